@@ -75,19 +75,6 @@ def test_a_batch_smaller_than_the_size_is_halved_from_what_it_was() -> None:
     assert calls == [(0, 6), (0, 3), (3, 6)]
 
 
-def test_work_that_was_done_is_not_done_again() -> None:
-    done: list[int] = []
-
-    def run(start: int, stop: int) -> None:
-        if start == 4 and stop - start > 2:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        done.extend(range(start, stop))
-
-    with pytest.warns(BatchSizeWarning):
-        in_batches(run, 8, BatchSize(4))
-    assert done == list(range(8))
-
-
 @pytest.mark.parametrize("size, cost", [(1, 1), (8, 1), (7, 7), (3, 10)])
 def test_a_single_item_that_does_not_fit_is_an_error_with_a_way_out(size: int, cost: int) -> None:
     with warnings.catch_warnings():
@@ -96,13 +83,6 @@ def test_a_single_item_that_does_not_fit_is_an_error_with_a_way_out(size: int, c
             in_batches(device_that_holds(0), 5, BatchSize(size), cost=cost, item="map")
     assert isinstance(error.value, ProofmapError)
     assert isinstance(error.value, MemoryError)
-
-
-def test_no_batch_size_remains_tried_after_the_last_item_failed() -> None:
-    calls: list[tuple[int, int]] = []
-    with pytest.warns(BatchSizeWarning), pytest.raises(OutOfMemory):
-        in_batches(device_that_holds(0, calls), 4, BatchSize(4))
-    assert calls == [(0, 4), (0, 2), (0, 1)]
 
 
 @pytest.mark.parametrize("error", [RuntimeError("mat1 and mat2 shapes"), ValueError("label"), KeyError("x")])
@@ -115,14 +95,6 @@ def test_other_errors_pass_through(error: Exception) -> None:
         in_batches(run, 8, batch)
     assert raised.value is error
     assert batch.size == 8
-
-
-def test_a_nested_out_of_memory_is_final() -> None:
-    def run(start: int, stop: int) -> None:
-        raise OutOfMemory("not even one")
-
-    with pytest.raises(OutOfMemory, match="not even one"):
-        in_batches(run, 8, BatchSize(8))
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,10 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.core.inputs.pictures import _to_pixels, fit, fitted_size
+from proofmap.core.inputs.pictures import fit, fitted_size
 from proofmap.core.pictures import decode_image, eight_bits, read_image
 from proofmap.data import load_dataset
 from proofmap.data.photos import CropWarning, find_photos, load_images
@@ -76,12 +75,6 @@ def test_gray_scale_has_three_equal_channels(tmp_path: Path) -> None:
         np.testing.assert_array_equal((channel * 255).round().numpy(), pixels)
 
 
-def test_black_and_white_is_black_and_white(tmp_path: Path) -> None:
-    bits = noise(8, 8, 1) > 127
-    (loaded,) = load_images(save(tmp_path, "bits.png", Image.fromarray(bits)), classifier(8))
-    assert torch.equal(loaded[0], torch.from_numpy(bits).float())
-
-
 def test_transparent_pixels_show_the_classifiers_gray(tmp_path: Path) -> None:
     pixels = np.zeros((8, 8, 4), dtype=np.uint8)
     pixels[:, :4] = (*RED, 255)
@@ -93,13 +86,6 @@ def test_transparent_pixels_show_the_classifiers_gray(tmp_path: Path) -> None:
     torch.testing.assert_close(loaded[:, 0, 7], torch.tensor(MEAN))
 
 
-def test_half_transparent_pixels_are_mixed() -> None:
-    image = Image.new("RGBA", (2, 2), (*RED, 51))  # a fifth
-    mixed = _to_pixels(image, (0.0, 0.5, 1.0))[:, 0, 0]
-    torch.testing.assert_close(mixed, torch.tensor([0.2, 0.4, 0.8]))
-    torch.testing.assert_close(_to_pixels(image)[:, 0, 0], torch.tensor([0.6, 0.4, 0.4]))  # mid-gray
-
-
 @pytest.mark.parametrize("mode", ["P", "L", "RGB"])
 def test_one_colour_declared_transparent_is_transparent(tmp_path: Path, mode: str) -> None:
     image = Image.new("RGB", (8, 8), WHITE)
@@ -109,15 +95,6 @@ def test_one_colour_declared_transparent_is_transparent(tmp_path: Path, mode: st
     (loaded,) = load_images(save(tmp_path, "key.png", image, transparency=black), classifier(8))
     torch.testing.assert_close(loaded[:, 0, 0], torch.tensor(MEAN), rtol=0, atol=1e-3)
     torch.testing.assert_close(loaded[:, 0, 7], torch.ones(3))
-
-
-def test_gray_scale_with_transparency(tmp_path: Path) -> None:
-    alpha = Image.new("L", (8, 8), 255)
-    alpha.paste(0, (4, 0, 8, 8))
-    image = Image.merge("LA", [Image.new("L", (8, 8), 255), alpha])
-    (loaded,) = load_images(save(tmp_path, "la.png", image), classifier(8))
-    torch.testing.assert_close(loaded[:, 0, 0], torch.ones(3))
-    torch.testing.assert_close(loaded[:, 0, 7], torch.tensor(MEAN))
 
 
 @pytest.mark.parametrize("name", ["deep.png", "deep.tif"])
@@ -163,29 +140,6 @@ def test_an_animation_shows_its_first_picture(tmp_path: Path) -> None:
         torch.testing.assert_close(loaded[:, 4, 4], torch.tensor([1.0, 0.0, 0.0]))
 
 
-def test_one_pixel_fills_the_picture(tmp_path: Path) -> None:
-    path = save(tmp_path, "dot.png", Image.new("RGB", (1, 1), (10, 20, 30)))
-    (loaded,) = load_images(path, classifier(8, resize=10))
-    torch.testing.assert_close(loaded, (torch.tensor([10, 20, 30]) / 255).view(3, 1, 1).expand(3, 8, 8))
-
-
-def test_twenty_megapixels_are_no_trouble(tmp_path: Path) -> None:
-    large = Image.new("L", (5000, 4000), 100)
-    large.paste(200, (0, 0, 2500, 4000))  # the left half is lighter
-    (loaded,) = load_images(save(tmp_path, "large.png", large, compress_level=1), classifier(8))
-    assert loaded[0, :, 0].tolist() == pytest.approx([200 / 255] * 8)
-    assert loaded[0, :, 7].tolist() == pytest.approx([100 / 255] * 8)
-
-
-@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="open files cannot be counted here")
-def test_files_are_let_go_after_reading(tmp_path: Path) -> None:
-    path = save(tmp_path, "a.gif", Image.new("RGB", (8, 8)))
-    before = os.listdir("/proc/self/fd")
-    kept = [read_image(path) for _ in range(5)]
-    assert len(os.listdir("/proc/self/fd")) == len(before)
-    assert len(kept) == 5
-
-
 # ---- preparing ------------------------------------------------------------------------------------------------
 
 
@@ -214,50 +168,12 @@ def test_a_photo_is_cropped_around_its_middle_without_distortion(
         assert (across, down) == pytest.approx((1, 1), abs=0.25)  # one pixel to the right is one pixel's step
 
 
-def test_the_shorter_side_becomes_resize_and_the_centre_is_cut_out() -> None:
-    image = Image.fromarray(noise(30, 45))
-    resized = image.resize((24, 16), Image.Resampling.BICUBIC)
-    expected = resized.crop((7, 3, 17, 13))
-    np.testing.assert_array_equal(np.asarray(fit(image, (10, 10), 16, "bicubic")), np.asarray(expected))
-
-
-@pytest.mark.parametrize("interpolation", ["nearest", "bilinear", "bicubic", "lanczos", "box"])
-def test_the_classifiers_interpolation_is_used(tmp_path: Path, interpolation: str) -> None:
-    path = save(tmp_path, "a.png", noise(20, 20))
-    (loaded,) = load_images(path, classifier(7, interpolation=interpolation))
-    expected = Image.open(path).resize((7, 7), Image.Resampling[interpolation.upper()])
-    np.testing.assert_array_equal((loaded * 255).round().numpy(), np.asarray(expected).transpose(2, 0, 1))
-
-
-def test_a_classifier_that_is_not_square_gets_its_shape(tmp_path: Path) -> None:
-    paths = [save(tmp_path, f"{i}.png", noise(20 + i, 30)) for i in range(3)]
-    assert load_images(paths, classifier((6, 9))).shape == (3, 3, 6, 9)
-
-
 def test_a_classifier_of_one_channel_gets_the_brightness(tmp_path: Path) -> None:
     pixels = noise(8, 8)
     (loaded,) = load_images(save(tmp_path, "a.png", pixels), classifier(8, channels=1))
     assert loaded.shape == (1, 8, 8)
     brightness = (pixels * np.array([0.299, 0.587, 0.114])).sum(axis=2) / 255  # ITU-R BT.601
     np.testing.assert_allclose(loaded[0].numpy(), brightness, atol=1e-5)
-
-
-def test_what_is_transparent_is_gray_for_one_channel_too(tmp_path: Path) -> None:
-    path = save(tmp_path, "clear.png", Image.new("RGBA", (8, 8), (*RED, 0)))
-    (loaded,) = load_images(path, classifier(8, channels=1))
-    torch.testing.assert_close(loaded, torch.full((1, 8, 8), MEAN[0]))
-
-
-def test_a_classifier_of_other_channels_cannot_see_photos(tmp_path: Path) -> None:
-    path = save(tmp_path, "a.png", noise(8, 8))
-    with pytest.raises(InputError, match="photos have 1 or 3 channels, but the classifier takes 4"):
-        load_images(path, classifier(8, channels=4))
-
-
-def test_loaded_photos_are_images_the_classifier_accepts(tmp_path: Path) -> None:
-    f = classifier(8)
-    loaded: Tensor = load_images(save(tmp_path, "a.png", noise(9, 13, 4)), f)
-    assert f.probabilities(loaded).shape == (1, 4)
 
 
 # ---- finding --------------------------------------------------------------------------------------------------
@@ -278,22 +194,6 @@ def test_what_is_named_comes_in_the_order_it_is_named(tmp_path: Path) -> None:
         save(tmp_path, name, noise(4, 4))
     places = [tmp_path / "z.png", str(tmp_path / "one"), tmp_path / "z.png"]
     assert [path.name for path in find_photos(places)] == ["z.png", "a.png", "b.png", "z.png"]
-
-
-def test_a_picture_with_another_suffix_is_read_when_it_is_named(tmp_path: Path) -> None:
-    path = save(tmp_path, "photo.png", noise(4, 4)).rename(tmp_path / "photo.dat")
-    assert load_images(path, classifier(4)).shape == (1, 3, 4, 4)
-
-
-def test_an_empty_folder_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "readme.txt").write_text("nothing to see")
-    with pytest.raises(InputError, match=r"holds no images \(\.bmp, \.gif"):
-        load_images(tmp_path, classifier())
-
-
-def test_nothing_at_all_is_an_error() -> None:
-    with pytest.raises(InputError, match="name at least one file or folder"):
-        load_images([], classifier())
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
@@ -397,12 +297,6 @@ def test_a_side_that_is_too_long_is_refused_unread(
         InputError, match=rf"hair has {size[0]} x {size[1]} pixels; at most 65,535 are read in width"
     ):
         decode_image(file.getvalue(), "hair")
-
-
-def test_the_longest_side_that_is_read() -> None:
-    file = io.BytesIO()
-    Image.new("L", (65_535, 1), 7).save(file, "PNG")
-    assert decode_image(file.getvalue(), "strip").getpixel((65_534, 0)) == (7, 7, 7)
 
 
 def test_sixteen_bits_are_rounded_to_eight_in_whole_numbers() -> None:

@@ -198,11 +198,3 @@ def test_the_default_method_follows_the_positions(inputs: Inputs, expected: str)
             return torch.stack([mean, -mean], dim=1)
 
     assert default_method(pm.Classifier(Mean(), inputs=inputs)) == expected
-
-
-def test_the_name_of_the_method_is_above_its_proofs() -> None:
-    net = nn.Sequential(nn.Flatten(), nn.Linear(6, 2))
-    f = pm.Classifier(net, inputs=Series(length=6, mean=(0.0,), std=(1.0,)))
-    x = torch.randn(1, 1, 6, generator=torch.Generator().manual_seed(0))
-    assert str(pm.explain(f, x, labels="all")).startswith("maps by belief-order\n")
-    assert "maps by" not in str(pm.explain(f, x, labels="all", method=["random", "occlusion"]))

@@ -46,26 +46,12 @@ def test_lines_come_only_every_few_seconds(clock: Clock) -> None:
     assert done == ["40/100", "80/100"]
 
 
-def test_a_task_that_takes_no_time_at_all_still_has_a_line(clock: Clock) -> None:
-    stream = io.StringIO()
-    with Lines(stream, every=0).task("gradient", 4) as task:
-        task.advance(0)
-        task.advance(4)
-    assert len(stream.getvalue().splitlines()) == 2
-
-
 def test_lines_go_to_the_error_stream_unless_told_otherwise(capsys: pytest.CaptureFixture[str]) -> None:
     with Lines(every=0).task("gradient", 4) as task:
         task.advance(4)
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith("gradient: 4/4 passes")
-
-
-def test_silence_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
-    with Progress().task("gradient", 4) as task:
-        task.advance(4, "loss")
-    assert capsys.readouterr() == ("", "")
 
 
 def terminal() -> Console:

@@ -66,15 +66,6 @@ def test_few_and_many_numbers_are_computed_to_the_same_bits(monkeypatch: pytest.
     assert many.tolist() == [expected_words(key, 3, 50) for key in keys.tolist()]
 
 
-def test_the_first_words_of_stream_zero_are_the_published_ones() -> None:
-    assert streams.random_words(torch.tensor(0), 4).tolist() == [
-        0x6627E8D5,
-        0xE169C58D,
-        0xBC57AC4C,
-        0x9B00DBD8,
-    ]
-
-
 @given(key=KEYS, start=st.integers(0, 2**40), n=st.integers(1, 9))
 def test_words_are_philox_of_key_and_counter(key: int, start: int, n: int) -> None:
     assert streams.random_words(torch.tensor(key), n, start).tolist() == expected_words(key, start, n)
@@ -124,23 +115,10 @@ def test_normal_numbers_are_box_muller_of_uniform_ones() -> None:
     assert streams.normal(torch.tensor(17), n).tolist() == pytest.approx(expected[:n], rel=1e-4, abs=1e-6)
 
 
-@given(key=KEYS, n=st.integers(1, 200))
-def test_a_permutation_holds_every_place_once(key: int, n: int) -> None:
-    assert sorted(streams.permutations(torch.tensor(key), n).tolist()) == list(range(n))
-
-
 def test_all_permutations_are_equally_likely() -> None:
     orders = streams.permutations(torch.arange(6000), 3)
     _, counts = orders.unique(dim=0, return_counts=True)
     assert len(counts) == 6
-    assert scipy.stats.chisquare(counts.numpy()).pvalue > 1e-3
-
-
-def test_draws_look_uniform_and_normal() -> None:
-    keys = torch.tensor([streams.key_of("uniformity", i) for i in range(50)])
-    assert scipy.stats.kstest(streams.uniform(keys, 400).flatten().numpy(), "uniform").pvalue > 1e-3
-    assert scipy.stats.kstest(streams.normal(keys, 400).flatten().numpy(), "norm").pvalue > 1e-3
-    counts = streams.integers(keys, 400, 7).flatten().bincount(minlength=7)
     assert scipy.stats.chisquare(counts.numpy()).pvalue > 1e-3
 
 
@@ -169,16 +147,6 @@ def test_keys_are_equal_exactly_when_their_printed_parts_are(
     assert (streams.key_of(*a) == streams.key_of(*b)) == (printed(a) == printed(b))
 
 
-def test_a_key_fits_a_signed_64_bit_integer() -> None:
-    keys = [streams.key_of(i) for i in range(200)]
-    assert torch.tensor(keys).tolist() == keys
-    assert min(keys) < 0 < max(keys)
-
-
-def test_parts_do_not_run_into_each_other() -> None:
-    assert streams.key_of("ab", "c") != streams.key_of("a", "bc")
-
-
 def test_an_images_key_depends_on_its_content_alone() -> None:
     images = torch.rand(5, 3, 4, 4)
     keys = streams.image_keys(images, 0, "noise")
@@ -192,22 +160,9 @@ def test_an_images_key_depends_on_its_content_alone() -> None:
     assert (streams.image_keys(changed, 0, "noise") != keys).tolist() == [False, False, True, False, False]
 
 
-def test_a_key_depends_on_seed_and_purpose() -> None:
-    images = torch.rand(1, 3, 2, 2)
-    kinds = [streams.image_keys(images, seed, what).item() for seed in (0, 1) for what in ("a", "b")]
-    assert len(set(kinds)) == 4
-
-
 def test_pairs_have_a_key_for_each_image_and_label() -> None:
     images = torch.rand(2, 3, 2, 2)
     pairs = [(0, 7), (1, 7), (0, 8)]
     keys = streams.pair_keys(images, pairs, 0, "mask").tolist()
     assert len(set(keys)) == 3
     assert streams.pair_keys(images.flip(0), [(1, 7)], 0, "mask").tolist() == keys[:1]
-
-
-def test_no_images_have_no_keys_and_no_draws() -> None:
-    keys = streams.image_keys(torch.zeros(0, 3, 2, 2), 0)
-    assert keys.shape == (0,)
-    assert streams.random_words(keys, 3).shape == (0, 3)
-    assert streams.random_words(torch.tensor([1, 2]), 0).shape == (2, 0)

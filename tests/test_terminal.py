@@ -12,10 +12,9 @@ from PIL import Image
 
 from proofmap import cli
 from proofmap.cli.console import Bars, SafeConsole, print_result
-from proofmap.core.progress import Lines
-from proofmap.core.text import csv_lines, one_line, short_names, shortened, terminal_text
+from proofmap.core.text import csv_lines, one_line, terminal_text
 from proofmap.study.watchers.status import Status
-from proofmap.study.watchers.views import LiveView, PlainLines
+from proofmap.study.watchers.views import LiveView
 from tests.command import run
 
 EVIL = "cat\x1b]0;owned\x07\x1b[31m\x9b2J\rdog\u202etxt\u2066\u2069"
@@ -110,15 +109,6 @@ def test_progress_on_a_terminal_shows_names_as_they_are_read() -> None:
     assert_safe(stream.getvalue())
 
 
-def test_lines_in_a_log_are_safe_too() -> None:
-    stream = io.StringIO()
-    with Lines(stream, every=0).task(EVIL, 4) as task:
-        task.advance(4, note=EVIL)
-    PlainLines(stream, every=0).begin({}, Status(state="running", last=EVIL))
-    assert stream.getvalue().count("owned") >= 2
-    assert_safe(stream.getvalue())
-
-
 def test_results_on_stdout_are_safe(capsys: pytest.CaptureFixture[str]) -> None:
     print_result(EVIL, end="")
     assert capsys.readouterr().out == terminal_text(EVIL)
@@ -130,30 +120,3 @@ def test_every_command_prints_in_one_place() -> None:
         calls = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Call)]
         names = [call.func.id for call in calls if isinstance(call.func, ast.Name)]
         assert names.count("print") == (path.name == "console.py"), path.name
-
-
-def test_names_are_shortened_with_few_measurements() -> None:
-    measured: list[str] = []
-
-    def measure(text: str) -> float:
-        measured.append(text)
-        return 7 * len(text)
-
-    long = ["x" * 5000 + end for end in "ab"]
-    assert shortened(long[0], 70, measure=measure) == "x" * 9 + "…"
-    assert short_names(long, 70, measure=measure) == ["xxxx…xxxxa", "xxxx…xxxxb"]
-    assert len(measured) < 200, "drawn text is measured slowly: one letter less at a time takes minutes"
-
-
-def test_the_later_ways_to_shorten_are_tried_only_if_names_would_be_equal() -> None:
-    measured: list[str] = []
-
-    def measure(text: str) -> float:
-        measured.append(text)
-        return len(text)
-
-    assert short_names(["first long name", "second long name"], 8, measure=measure) == [
-        "first l…",
-        "second …",
-    ]
-    assert not any(text.startswith("…") for text in measured)

@@ -20,7 +20,6 @@ from proofmap.core.errors import InputError, ModelError
 from proofmap.core.inputs import Text, inputs_of
 from proofmap.core.inputs.text import SPLITS
 from proofmap.fills import make_fill
-from proofmap.methods.method import make_method
 from proofmap.metrics.playing import curves
 from tests.sessions import bound
 
@@ -233,28 +232,6 @@ def test_a_method_equals_a_loop_over_strings(judged: pm.Evaluation) -> None:
         assert torch.allclose(occlusion.maps[i, :, : len(found)], lost, atol=1e-6)
 
 
-def test_a_method_is_called_by_itself_on_texts_of_any_length() -> None:
-    f = net()
-    x = f.inputs.encode(TEXTS)
-    maps = make_method("occlusion")(f, x, "all")
-    alone = make_method("occlusion")(f, x[:1], "all")
-    assert maps.shape == (5, 3, 24)
-    assert torch.equal(maps[:1], alone)
-
-
-def test_other_texts_are_drawn_in_the_same_way_whatever_the_padding() -> None:
-    metric = "insertion:fill=images,draws=3"
-    found, more = (
-        pm.evaluate(net(length), TEXTS, methods=["occlusion"], metrics=[metric], labels="all")
-        .results[0]
-        .insertion
-        for length in (24, 40)
-    )
-    assert found.auc.shape == more.auc.shape == (5, 3)
-    assert torch.equal(found.f, more.f)
-    assert bool(found.auc.isfinite().all())
-
-
 # ---- what people give ---------------------------------------------------------------------------------------------
 
 
@@ -351,11 +328,6 @@ def test_a_file_of_a_scikit_learn_pipeline_of_texts_is_explained(tmp_path: Path)
 def test_bad_texts_are_refused(texts: list[object], reason: str) -> None:
     with pytest.raises(InputError, match=reason):
         pm.explain(net(), texts, labels="all", method="occlusion")  # type: ignore[arg-type]
-
-
-def test_a_longer_text_is_cut_if_asked() -> None:
-    f = net(4, longer="cut")
-    assert f.inputs.decode(f.inputs.encode(TEXTS[2])) == ["The plot is bad "]
 
 
 def test_a_text_of_one_word_is_judged_and_a_note_says_that_its_scores_are_one() -> None:

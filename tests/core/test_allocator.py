@@ -8,11 +8,8 @@ import subprocess
 import sys
 
 import pytest
-import torch
 
 from proofmap.core import allocator
-from proofmap.study.executors import ray_executor
-from tests.command import run
 
 ALLOCATION = ("MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD")
 TAKING = """
@@ -63,13 +60,3 @@ def test_what_the_environment_says_is_left_alone(name: str, monkeypatch: pytest.
     monkeypatch.setenv(name, "")
     monkeypatch.setattr(allocator.ctypes, "CDLL", refused)
     assert not allocator.keep_memory()
-
-
-def test_the_command_line_and_ray_workers_ask_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr("proofmap.cli.keep_memory", lambda: asked.append("command line"))
-    assert run(monkeypatch, "--version") == 0 and asked == ["command line"]
-    cloudpickle = pytest.importorskip("ray").cloudpickle
-    monkeypatch.setattr(ray_executor, "keep_memory", lambda: asked.append("ray"))
-    ray_executor._Actor[None, None]().start(cloudpickle.dumps(dict), torch.get_num_threads())
-    assert asked == ["command line", "ray"]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 from torch import Tensor
@@ -80,34 +80,6 @@ def test_positions_are_pixels_time_steps_and_columns(
     )
 
 
-@given(any_inputs())
-def test_shapes_agree_with_one_another(inputs: Inputs) -> None:
-    assert inputs.count == np.prod(inputs.positions)
-    assert inputs.shape[-len(inputs.positions) :] == inputs.positions
-    assert inputs.blank(3).shape == (3, *inputs.shape) and inputs.probe().shape == (1, *inputs.shape)
-    assert inputs.over_channels(torch.zeros(2, *inputs.positions)).ndim == 1 + len(inputs.shape)
-    assert inputs.merged_channels(torch.zeros(2, *inputs.shape)).shape == (2, *inputs.positions)
-
-
-@every_kind
-def test_values_per_position_meet_every_channel(inputs: Inputs) -> None:
-    values, x = normal(2, *inputs.positions), some(inputs, 2)
-    product = inputs.over_channels(values) * x
-    assert product.shape == x.shape
-    for index in itertools.product(*map(range, x.shape)):
-        position = index if inputs.channel_axis is None else (index[0], *index[2:])
-        assert product[index] == values[position] * x[index]
-
-
-@every_kind
-def test_values_per_channel_meet_every_position(inputs: Inputs) -> None:
-    values, x = normal(inputs.channels), some(inputs, 2)
-    product = inputs.per_channel(values) * x
-    assert product.shape == x.shape
-    for index in itertools.product(*map(range, x.shape)):
-        assert product[index] == values[index[1]] * x[index]  # the columns of a row are its channels
-
-
 @pytest.mark.parametrize("how", ["sum", "mean", "max"])
 @every_kind
 def test_channels_are_merged_into_one_number_per_position(inputs: Inputs, how: str) -> None:
@@ -138,16 +110,6 @@ def composed_in_a_loop(inputs: Inputs, keep: Tensor, shown: Tensor, hidden: Tens
         share = float(keep[position])
         result[index] = share * float(shown[index]) + (1 - share) * float(hidden[index])
     return torch.from_numpy(result).float()
-
-
-@every_kind
-def test_a_boolean_mask_shows_or_hides_each_position_exactly(inputs: Inputs) -> None:
-    shown, hidden = some(inputs, 3), some(inputs, 3, seed=1)
-    keep = normal(3, *inputs.positions, seed=2) > 0
-    composite = inputs.composite(keep, shown, hidden)
-    assert torch.equal(composite, composed_in_a_loop(inputs, keep, shown, hidden))
-    assert torch.equal(composite, inputs.composite(~keep, hidden, shown))
-    assert torch.equal(composite, inputs.composite(keep.float(), shown, hidden))
 
 
 @every_kind
@@ -203,15 +165,6 @@ def test_blank_inputs_normalise_to_zero_where_the_limits_allow(inputs: Inputs) -
     assert torch.equal(blank, inside.expand(2, *inputs.shape))
     if inputs.limits is None:
         assert ((blank - mean) / std).count_nonzero() == 0
-
-
-@given(any_inputs())
-def test_a_probe_is_not_constant_and_inside_the_limits(inputs: Inputs) -> None:
-    assume(inputs.count > 1)
-    probe = inputs.check(inputs.probe())
-    mean, std = (inputs.per_channel(torch.tensor(v)) for v in (inputs.mean, inputs.std))
-    flat = inputs.merged_channels((probe - mean) / std).flatten()
-    assert bool((flat != flat[0]).any())
 
 
 # ---- settings and records -----------------------------------------------------------------------------------------
@@ -426,38 +379,6 @@ def test_boxes_of_other_kinds_are_in_positions_already(inputs: Inputs) -> None:
 
 
 # ---- pictures for people --------------------------------------------------------------------------------------------
-
-
-@given(any_inputs())
-def test_a_picture_and_its_positions_have_one_size(inputs: Inputs) -> None:
-    height, width = inputs.picture_size()
-    drawn, positions = inputs.picture(some(inputs)), inputs.pixel_positions()
-    assert drawn.shape == (height, width, 3) and drawn.dtype == np.uint8
-    assert positions.shape == (height, width)
-    assert positions.unique().tolist() == list(range(inputs.count)), "each position has a pixel"
-
-
-def test_the_picture_of_a_picture_is_itself() -> None:
-    bytes_ = (pixels(1, (4, 5))[0] * 255).round().byte()
-    assert np.array_equal(PICTURES.picture(bytes_.float() / 255), bytes_.permute(1, 2, 0).numpy())
-    assert PICTURES.picture(torch.full((3, 4, 5), 0.9999)).min() == 255, "the nearest byte, not the one below"
-    assert PICTURES.picture_size() == (4, 5)
-    assert PICTURES.pixel_positions().flatten().tolist() == list(range(20))
-    one, five = (Pictures(size=(4, 5), mean=(0.5,) * n, std=(1,) * n) for n in (1, 5))
-    assert np.array_equal(one.picture(bytes_[:1] / 255)[:, :, 2], bytes_[0].numpy())
-    assert np.array_equal(
-        five.picture(pixels(1, (4, 5), channels=5)[0])[:, :, 2],
-        (pixels(1, (4, 5), channels=5)[0, 2] * 255).round().byte().numpy(),
-    )
-
-
-@pytest.mark.parametrize("length", [1, 2, 7, 50, 192, 500, 3000, 10**6])
-def test_a_series_has_a_picture_of_bounded_size_in_order_of_time(length: int) -> None:
-    height, width = Series(length=length).picture_size()
-    assert 64 <= height <= 192 and width <= 2048
-    positions = Series(length=length).pixel_positions()
-    assert positions.min() == 0 and positions.max() < length
-    assert bool((positions[:, 1:] >= positions[:, :-1]).all())
 
 
 @pytest.mark.parametrize("length", [2, 7, 50, 192, 500])

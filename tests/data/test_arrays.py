@@ -94,13 +94,6 @@ def test_labels_are_integers_in_either_usual_shape() -> None:
     assert ArrayImages(np.zeros((3, 4, 4, 3), np.uint8)).truth(0) is None
 
 
-def test_the_digest_tells_pictures_apart_that_have_the_same_bytes() -> None:
-    flat = np.arange(1 * 4 * 6 * 3, dtype=np.uint8)
-    shapes = [ArrayImages(flat.reshape(shape)) for shape in ((1, 4, 6, 3), (1, 6, 4, 3), (1, 3, 4, 6))]
-    assert len({dataset.digest(0) for dataset in shapes}) == 3
-    assert shapes[0].digest(0) == ArrayImages(flat.reshape(1, 4, 6, 3).copy()).digest(0)
-
-
 def test_arrays_in_memory_say_how_to_reach_another_process() -> None:
     with pytest.raises(InputError, match=r"numpy\.savez"):
         ArrayImages(pictures()).settings()
@@ -228,22 +221,6 @@ def _hostile(mark: Path) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("name", ["bare.pickle", "field.pickle", "opcodes.pickle", "object.pickle"])
-def test_a_hostile_pickle_executes_nothing(tmp_path: Path, name: str) -> None:
-    mark = tmp_path / "executed"
-    content = _hostile(mark)[name]
-    (tmp_path / "test_batch").write_bytes(content)
-    with pytest.raises(
-        InputError, match=r"test_batch is not a CIFAR batch: it asks to load .*nothing was exec"
-    ):
-        cifar10(tmp_path)
-    assert not mark.exists()
-    opened = pickle.loads(content)
-    if name == "opcodes.pickle":
-        opened.close()
-    assert mark.exists(), "the pickle was never hostile, so the test above shows nothing"
-
-
 @pytest.mark.parametrize("function", ["_codecs\nencode", "numpy._core.numeric\n_frombuffer"])
 def test_a_pickle_cannot_alter_what_reads_the_next_one(tmp_path: Path, function: str) -> None:
     from_buffer: Any = np.empty(0).__reduce_ex__(5)[
@@ -300,29 +277,6 @@ def test_a_file_that_is_no_batch_says_why(tmp_path: Path, content: bytes, told: 
     (tmp_path / "test_batch").write_bytes(content)
     with pytest.raises(InputError, match=told):
         cifar10(tmp_path)
-
-
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.999])
-def test_a_truncated_batch_is_named(tmp_path: Path, share: float) -> None:
-    cifar_batch(tmp_path / "test_batch", 3)
-    whole = (tmp_path / "test_batch").read_bytes()
-    (tmp_path / "test_batch").write_bytes(whole[: int(share * len(whole))])
-    with pytest.raises(InputError, match="test_batch is not a CIFAR batch"):
-        cifar10(tmp_path)
-
-
-def test_the_real_batches_are_even_and_are_read_alike(data: Path) -> None:
-    folder = data / "cifar-10-batches-py"
-    test, train = cifar10(folder), cifar10(data, split="train")
-    assert (len(test), len(train)) == (10_000, 5_000)
-    counts = np.bincount([test.truth(i) or 0 for i in range(10_000)])
-    assert counts.tolist() == [1000] * 10
-    images, labels = load_cifar(folder / "test_batch")
-    for i in (0, 17, 9_999):
-        np.testing.assert_array_equal(
-            np.asarray(test.read(i)), (images[i] * 255).round().byte().permute(1, 2, 0).numpy()
-        )
-        assert test.truth(i) == int(labels[i])
 
 
 def test_blank_pictures_may_be_packed(tmp_path: Path) -> None:

@@ -41,15 +41,6 @@ def assert_is_the_batch(path: Path) -> None:
     assert labels.tolist() == LABELS
 
 
-@pytest.mark.parametrize("protocol", [2, 3, 4])
-@pytest.mark.parametrize("keys", [str, str.encode])
-def test_the_published_layout_is_read_with_keys_of_text_or_bytes(
-    tmp_path: Path, protocol: int, keys: Any
-) -> None:
-    content = {keys(key): value for key, value in batch(filenames=["a.png"] * N).items()}
-    assert_is_the_batch(written(tmp_path / "test_batch", content, protocol))
-
-
 def test_a_file_of_python_2_is_read(tmp_path: Path) -> None:
     # the published files: protocol 2, Python 2 strings, and numpy's arrays under their old name
     pixels = PIXELS.reshape(N, 3072).tobytes()
@@ -68,12 +59,6 @@ def test_a_file_of_python_2_is_read(tmp_path: Path) -> None:
     path = tmp_path / "data_batch_1"
     path.write_bytes(content)
     assert_is_the_batch(path)
-
-
-def test_cifar_100_is_read_with_its_fine_labels(tmp_path: Path) -> None:
-    content = batch(fine_labels=LABELS, coarse_labels=[0] * N)
-    del content["labels"]
-    assert_is_the_batch(written(tmp_path / "test", content))
 
 
 def test_images_come_by_colour_and_then_by_row(tmp_path: Path) -> None:
@@ -143,10 +128,3 @@ def test_a_truncated_file_is_named(tmp_path: Path, share: float) -> None:
 def test_a_file_of_another_shape_is_refused(tmp_path: Path, content: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         load_cifar(written(tmp_path / "other", content))
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"the CIFAR file .*nowhere cannot be read"):
-        load_cifar(tmp_path / "nowhere")
-    with pytest.raises(InputError, match="cannot be read"):
-        load_cifar(tmp_path)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import pickle
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +20,6 @@ from proofmap.data import (
     TensorData,
     load_dataset,
     random_choice,
-    rebuild_dataset,
     true_outputs,
 )
 from proofmap.data.dataset import choose_names, match_labels
@@ -99,33 +95,9 @@ def test_pictures_that_differ_have_digests_that_differ(dataset: Dataset) -> None
     assert all(len(digest) == 32 and int(digest, 16) >= 0 for digest in digests)
 
 
-@pytest.mark.parametrize("way", ["settings", "pickle"])
-def test_another_process_opens_the_same_dataset(
-    dataset: Dataset, way: str, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    told, whole = json.dumps(dataset.settings()), pickle.dumps(dataset)
-    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
-    other = rebuild_dataset(json.loads(told)) if way == "settings" else pickle.loads(whole)
-    assert (other.title, list(other.names), other.settings()) == (
-        dataset.title,
-        list(dataset.names),
-        dataset.settings(),
-    )
-    for i in range(len(dataset)):
-        assert (other.truth(i), other.digest(i)) == (dataset.truth(i), dataset.digest(i))
-        np.testing.assert_array_equal(np.asarray(other.read(i)), np.asarray(dataset.read(i)))
-
-
 def test_the_title_tells_no_folder_of_this_machine(dataset: Dataset, tmp_path: Path) -> None:
     assert str(tmp_path) not in dataset.title
     assert dataset.title in repr(dataset)
-
-
-def test_a_digest_is_that_of_the_stored_bytes(tmp_path: Path) -> None:
-    photos = load_dataset(saved(tmp_path, "a.png", "b.jpg"))
-    for i, name in enumerate(photos.names):
-        content = (tmp_path / name).read_bytes()
-        assert photos.digest(i) == hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 def test_parts_of_a_digest_are_told_apart() -> None:

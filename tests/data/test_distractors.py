@@ -126,12 +126,6 @@ def test_no_sample_photograph_is_put_behind_pictures_without_colour(channels: in
     assert "of your own images" in note and "sample" not in note and "noise" not in note
 
 
-def test_pictures_in_colour_have_sample_photographs_beside_them() -> None:
-    for some in (pixels(1, SIZE), pixels(3, SIZE)):
-        (note,) = told(some, inputs())
-        assert note.count("sample photograph") == 2 and note.endswith("no image is in both")
-
-
 def test_noise_is_the_same_for_a_seed_and_another_for_each_part() -> None:
     source = from_images(pixels(1, SIZE)[:, :1], inputs(1))
     gray = pm.Classifier(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 2)), inputs=inputs(1))
@@ -287,14 +281,6 @@ def test_too_few_images_for_halves_are_all_drawn_from_and_the_result_is_marked()
     )
 
 
-def test_a_part_that_was_chosen_stays_and_a_result_says_that_images_can_be_in_both() -> None:
-    f, images = conv_classifier(SIZE), pixels(24, SIZE)
-    game = "completeness:fill=images(part=all),points=2,draws=2"
-    found = pm.evaluate(f, images, methods=[MASK], labels="top2", metrics=[game])
-    (note,) = [note for note in score_tables.score_notes(found) if note.startswith("distractors")]
-    assert note.endswith("; judged on 24 of your own images; the same images can be in both")
-
-
 def test_a_curve_by_itself_is_judged_on_the_half_for_judging() -> None:
     f, images, pool = conv_classifier(SIZE), pixels(2, SIZE), pixels(24, SIZE, seed=5)
     maps, labels = torch.rand(2, 1, SIZE, SIZE), torch.tensor([[0], [1]])
@@ -377,18 +363,3 @@ def test_a_study_and_python_give_the_same_maps(make_study: Callable[..., Study],
     found = pm.evaluate(f, images, methods=[MASK], labels="top3")
     mine, theirs = found.results[0].values["soundness"], stored.results[0].values["soundness"]
     np.testing.assert_array_equal(mine.numpy(), theirs.numpy())
-
-
-def test_the_pool_of_sample_photographs_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    distractors._sample_pool.cache_clear()
-    made, build = list[object](), distractors._picture_pool
-    monkeypatch.setattr(distractors, "_picture_pool", lambda *a, **k: made.append(a) or build(*a, **k))
-    own = from_images(pixels(1, (SIZE, SIZE)), inputs())
-    assert own is not None
-    first, again = (own.pool(inputs(), size=4, crop="random", seed=0) for _ in range(2))
-    other = own.pool(inputs(), size=4, crop="random", seed=1)
-    assert (
-        len(made) == 2
-        and first.pictures is again.pictures
-        and not torch.equal(first.pictures, other.pictures)
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import csv
 import json
 import os
@@ -15,7 +14,6 @@ import pytest
 from PIL import Image
 
 from proofmap.core.errors import InputError
-from proofmap.core.pictures import SUFFIXES
 from proofmap.data import Dataset, load_dataset, rebuild_dataset, true_outputs
 from proofmap.data.folders import UnreadWarning, files_below, image_folder
 from proofmap.data.imagenet_folders import (
@@ -27,7 +25,6 @@ from proofmap.data.imagenet_folders import (
     imagenette_corner,
 )
 from proofmap.data.photos import find_photos
-from proofmap.data.specs import sample_photos
 from proofmap.data.tables import image_csv
 from proofmap.models.names import label_names
 from tests.data.made_up import devkit_at, imagenette_at, noise, save, saved
@@ -120,32 +117,6 @@ def test_only_pictures_count(tmp_path: Path) -> None:
     (tmp_path / "folder.png").mkdir()
     os.mkfifo(tmp_path / "pipe.png")  # opening it would wait forever
     assert list(image_folder(tmp_path).names) == ["a.png"]
-
-
-def test_every_usual_suffix_is_found(tmp_path: Path) -> None:
-    for suffix in SUFFIXES:
-        (tmp_path / f"a{suffix.upper()}").touch()
-    assert len(image_folder(tmp_path)) == len(SUFFIXES)
-
-
-def test_opening_looks_at_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for folder in ("a", "b"):
-        (tmp_path / folder).mkdir()
-        for i in range(50):
-            (tmp_path / folder / f"{i}.jpg").touch()
-    stat, looked = os.stat, []
-
-    def noted(path: str, *arguments: object, **options: object) -> object:
-        looked.append(path)
-        return stat(path, *arguments, **options)  # type: ignore[arg-type]
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "stat", noted)
-        patch.setattr(builtins, "open", None)
-        patch.setattr(Image, "open", None)
-        photos = image_folder(tmp_path)
-    assert len(photos) == 100
-    assert all(Path(path) == tmp_path for path in looked)
 
 
 def test_links_are_followed_but_not_in_circles(tmp_path: Path) -> None:
@@ -260,11 +231,6 @@ def test_numbers_stay_as_they_are(tmp_path: Path, column: str) -> None:
     assert list(photos.label_names) == []
 
 
-def test_the_index_counts_where_names_stand_beside_it(tmp_path: Path) -> None:
-    photos = image_csv(table(tmp_path, "file,label,class_index\na.png,cat,281\n"))
-    assert photos.truth(0) == 281
-
-
 def test_a_table_may_name_files_anywhere(tmp_path: Path) -> None:
     elsewhere = save(tmp_path / "elsewhere", "x.dat.png")
     (tmp_path / "here").mkdir()
@@ -344,11 +310,6 @@ def test_imagenettes_folders_are_imagenets_labels(tmp_path: Path) -> None:
     assert len(ten.label_names) == 10
 
 
-def test_imagenettes_order_is_that_of_wordnet_ids_and_of_outputs() -> None:
-    assert list(IMAGENETTE) == sorted(IMAGENETTE)
-    assert list(IMAGENETTE.values()) == sorted(IMAGENETTE.values())
-
-
 def test_either_split_is_found_from_above_and_from_inside(tmp_path: Path) -> None:
     imagenette_at(tmp_path)
     val, train = imagenette(tmp_path), imagenette(tmp_path, split="train")
@@ -403,13 +364,6 @@ def test_a_corner_is_180_of_256_pixels_of_the_shorter_side(tmp_path: Path, size:
         assert (green[0], green[-1]) == pytest.approx((top_edge, top_edge + 180 / height), abs=0.02)
 
 
-def test_all_four_corners_occur_equally_often(tmp_path: Path) -> None:
-    pictures = corners_of(tmp_path, (4, 4), 400)
-    times = Counter(pictures.corner(i) for i in range(400))
-    assert set(times) == {0, 1, 2, 3}
-    assert all(abs(count - 100) < 4 * np.sqrt(400 * 3 / 16) for count in times.values())
-
-
 def test_the_corner_depends_on_seed_and_content_and_on_nothing_else(tmp_path: Path) -> None:
     pictures = corners_of(tmp_path, (6, 6), 40)
     by_content = {pictures.pictures.digest(i): pictures.corner(i) for i in range(40)}
@@ -424,16 +378,6 @@ def test_the_corner_depends_on_seed_and_content_and_on_nothing_else(tmp_path: Pa
     reseeded = imagenette_corner(tmp_path, seed=1)
     same = sum(reseeded.corner(i) == pictures.corner(i) for i in range(40))
     assert 1 <= same <= 25  # a quarter is expected
-
-
-def test_a_corner_is_another_picture_than_its_photo(tmp_path: Path) -> None:
-    pictures = corners_of(tmp_path, (6, 6), 12)
-    digests = {pictures.digest(i) for i in range(12)} | {pictures.pictures.digest(i) for i in range(12)}
-    assert len(digests) == 24
-    for seed in range(4):
-        other = imagenette_corner(tmp_path, seed=seed)
-        for i in range(12):  # the digest changes exactly where the picture does
-            assert (other.digest(i) == pictures.digest(i)) == (other.corner(i) == pictures.corner(i))
 
 
 def test_corners_keep_names_and_labels(tmp_path: Path) -> None:
@@ -565,13 +509,6 @@ def test_a_table_gives_imagenets_indices(tmp_path: Path) -> None:
 
 
 # ---- real data ------------------------------------------------------------------------------------------------
-
-
-def test_the_samples_are_photographs() -> None:
-    pytest.importorskip("skimage", reason="scikit-image is not installed")
-    photos = sample_photos()
-    assert "cat" in photos.names and len(photos) == len(set(photos.names)) == 16
-    assert photos.read(list(photos.names).index("cat")).size == (451, 300)
 
 
 def test_the_real_imagenette_is_what_its_folders_say(data: Path) -> None:

@@ -20,7 +20,6 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures, Rows
 from proofmap.core.tensors import NamedImages
 from proofmap.data import Dataset, TensorData, load_blocks, true_outputs
-from proofmap.data.distractors import from_dataset
 from proofmap.data.given import as_dataset, images_as_tensor
 from proofmap.data.truth import label_rows
 from proofmap.testing import check_dataset
@@ -322,16 +321,6 @@ def test_a_sampler_chooses_the_images_and_the_dataset_their_order() -> None:
 # ---- memory -----------------------------------------------------------------------------------------------------
 
 
-def test_one_sample_of_a_dataset_is_alive_at_a_time_and_is_read_when_it_is_needed() -> None:
-    samples = Samples()
-    dataset = as_dataset(torch_data.DataLoader(samples, batch_size=5, shuffle=True), INPUTS)
-    assert len(dataset) == N and samples.reads == 0
-    for block in load_blocks(dataset, CLASSIFIER, block_size=2, ahead=0):
-        assert samples.reads == block.indices[-1] + 1
-    assert samples.most_alive == 1
-    assert dataset.digest(3) and dataset.true_labels(3) == (0,) and samples.reads == N
-
-
 def test_one_batch_of_an_iterable_is_alive_at_a_time_and_reading_in_order_is_one_pass() -> None:
     batches = Batches()
     dataset = as_dataset(batches, INPUTS)
@@ -340,14 +329,6 @@ def test_one_batch_of_an_iterable_is_alive_at_a_time_and_reading_in_order_is_one
         assert torch.equal(values(dataset, block_size=3), IMAGES)
         assert batches.passes == k
     assert batches.most_alive == 1
-
-
-def test_distractors_of_a_stream_are_those_of_the_same_images_in_one_pass() -> None:
-    batches = Batches()
-    streamed = from_dataset(as_dataset(batches, INPUTS), INPUTS)
-    held = from_dataset(as_dataset(IMAGES, INPUTS), INPUTS)
-    assert streamed is not None and held is not None
-    assert torch.equal(streamed.images, held.images) and batches.passes == 2
 
 
 # ---- refusals ---------------------------------------------------------------------------------------------------
@@ -375,19 +356,6 @@ def test_batches_that_change_from_one_pass_to_the_next_are_refused() -> None:
     assert torch.equal(dataset.read(1), IMAGES[1])
     with pytest.raises(InputError, match=r"^image-9 is gone"):
         dataset.read(9)
-
-
-def test_a_random_transform_is_noticed_when_an_image_is_read_again() -> None:
-    class Augmented(Samples):
-        def __getitem__(self, i: int) -> tuple[Tensor, int]:
-            image, label = super().__getitem__(i)
-            return image * (0.5 if self.reads == 1 else 1.0), label
-
-    dataset = as_dataset(Augmented(), INPUTS)
-    dataset.read(0)
-    dataset.read(1)
-    with pytest.raises(InputError, match="image-0 has other values"):
-        dataset.read(0)
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import _thread
-import os
 import re
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,7 @@ from PIL import Image
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.data import Dataset, ImageBlock, Unreadable, load_blocks, load_dataset
+from proofmap.data import Dataset, ImageBlock, Unreadable, load_blocks
 from proofmap.data.folders import image_folder
 from proofmap.data.photos import load_images
 from tests.data.made_up import Scripted, bomb, jpeg, noise, save
@@ -190,13 +188,6 @@ def _wait(meeting: threading.Barrier) -> None:
     meeting.wait(LONG)
 
 
-def test_nothing_starts_before_the_first_block_is_asked_for() -> None:
-    pictures = Scripted(3)
-    blocks = load_blocks(pictures, classifier())
-    assert loader_threads() == [] and pictures.started == []
-    blocks.close()
-
-
 # ---- faults ---------------------------------------------------------------------------------------------------
 
 
@@ -230,16 +221,6 @@ def test_a_block_of_failures_is_a_block() -> None:
     (block,) = load_blocks(Faulty(3, {0, 1, 2}), classifier((4, 6)))
     assert block.images.shape == (0, 3, 4, 6)
     assert [failure.index for failure in block.failures] == [0, 1, 2]
-
-
-def test_an_error_that_nobody_foresaw_stops_nothing() -> None:
-    def fail(i: int) -> None:
-        if i == 1:
-            raise ZeroDivisionError("oh")
-
-    (block,) = load_blocks(Scripted(3, fail), classifier())
-    assert block.indices == (0, 2)
-    assert block.failures == (Unreadable(1, "picture-1", "ZeroDivisionError: oh"),)
 
 
 BAD: dict[str, tuple[bytes, str]] = {
@@ -286,41 +267,6 @@ def test_what_vanishes_or_leads_nowhere_is_a_failure(tmp_path: Path) -> None:
         photos.digest(1)
 
 
-def test_one_percent_of_a_thousand_files_is_unreadable(tmp_path: Path) -> None:
-    good = save(tmp_path / "kept", "good.png", noise(0, 4, 4))
-    folder = tmp_path / "photos"
-    folder.mkdir()
-    damaged = [b"", b"no picture", jpeg()[:200], good.read_bytes()[:40]]
-    bad = {f"{i:05d}.png": damaged[i // 100 % 4] for i in range(37, 1_000, 100)}
-    for i in range(1_000):
-        name = f"{i:05d}.png"
-        if name in bad:
-            (folder / name).write_bytes(bad[name])
-        else:
-            os.link(good, folder / name)
-    photos = image_folder(folder)
-    expected = torch.from_numpy(noise(0, 4, 4)).permute(2, 0, 1) / 255
-    read, failed = 0, []
-    for block in load_blocks(photos, classifier(), block_size=250):
-        assert torch.equal(block.images, expected.expand_as(block.images))
-        read += len(block.indices)
-        failed += block.failures
-    assert read == 990
-    assert [failure.name for failure in failed] == sorted(bad)
-    assert all(failure.name in failure.reason for failure in failed)
-
-
-def test_the_warning_filters_of_the_process_are_left_alone(tmp_path: Path) -> None:
-    save(tmp_path, "a.png")
-    (tmp_path / "large.png").write_bytes(bomb(10_000))
-    before = list(warnings.filters)
-    refused = 0
-    for block in load_blocks(image_folder(tmp_path), classifier(), [0, 1] * 200, workers=4):
-        refused += len(block.failures)
-    assert refused == 200
-    assert warnings.filters == before
-
-
 # ---- ends -----------------------------------------------------------------------------------------------------
 
 
@@ -332,25 +278,6 @@ def test_an_abandoned_iteration_leaves_no_thread() -> None:
     for _ in endless():
         assert loader_threads()
         break
-    assert loader_threads() == []
-
-
-def test_an_iterator_that_is_dropped_leaves_no_thread() -> None:
-    blocks = endless()
-    next(blocks)
-    del blocks
-    assert loader_threads() == []
-
-
-@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit])
-def test_an_error_in_the_consumer_leaves_no_thread(error: type[BaseException]) -> None:
-    def consume() -> None:
-        for number, _ in enumerate(endless()):
-            if number == 3:
-                raise error
-
-    with pytest.raises(error):
-        consume()
     assert loader_threads() == []
 
 
@@ -370,27 +297,6 @@ def test_ctrl_c_while_waiting_leaves_no_thread() -> None:
         consume()
     assert interrupted.is_set()
     assert loader_threads() == []
-
-
-def test_waiting_tasks_are_dropped_not_finished(monkeypatch: pytest.MonkeyPatch) -> None:
-    released, shutdown = threading.Event(), ThreadPoolExecutor.shutdown
-
-    def released_by_shutdown(pool: ThreadPoolExecutor, wait: bool = True, **options: Any) -> None:
-        shutdown(pool, wait=False, **options)
-        released.set()
-        shutdown(pool, wait=wait)
-
-    monkeypatch.setattr(ThreadPoolExecutor, "shutdown", released_by_shutdown)
-    pictures = Scripted(1000, lambda i: None if i < 2 else _hold(released))
-    blocks = load_blocks(pictures, classifier(), block_size=2, workers=1, ahead=50)
-    next(blocks)
-    blocks.close()
-    assert released.is_set()
-    assert len(pictures.started) <= 3  # the first block, and the one that was being read
-
-
-def _hold(released: threading.Event) -> None:
-    released.wait(LONG)
 
 
 # ---- arguments ------------------------------------------------------------------------------------------------
@@ -413,12 +319,3 @@ def test_wrong_arguments_are_refused_at_once(call: Callable[[Dataset], object], 
 
 
 # ---- real photos ----------------------------------------------------------------------------------------------
-
-
-def test_real_photos_arrive_as_by_load_images(data: Path) -> None:
-    photos = load_dataset(f"imagenette:{data / 'imagenette'}")
-    f = classifier(64, resize=72)
-    chosen = list(range(0, len(photos), 97))
-    images = torch.cat([block.images for block in load_blocks(photos, f, chosen, block_size=4)])
-    paths = [data / "imagenette" / "val" / photos.names[i] for i in chosen]
-    torch.testing.assert_close(images, load_images(paths, f), rtol=0, atol=1e-6)

@@ -43,13 +43,6 @@ def test_without_cropping_each_picture_is_used_once_in_an_order_of_the_seed() ->
     assert orders[0] == orders[1] != orders[2]
 
 
-def test_a_small_pool_is_the_beginning_of_a_large_one() -> None:
-    levels = list(range(0, 200, 10))
-    for crop in ("none", "random"):
-        small, large = (pool(flat(*levels), size=size, crop=crop) for size in (5, 15))
-        np.testing.assert_array_equal(small, large[:5])
-
-
 def test_with_cropping_pictures_are_used_again_and_all_equally_often() -> None:
     made = pool(flat(10, 20, 30), size=12, crop="random")
     levels, counts = np.unique(made[:, 0, 0, 0], return_counts=True)
@@ -87,25 +80,6 @@ def test_crops_have_the_areas_shapes_places_and_flips_of_random_resized_crops() 
     assert (left + width).max() < 1.02
 
 
-def test_every_crop_is_different() -> None:
-    made = pool([place_coded()], size=50, crop="random")
-    assert len(np.unique(made.reshape(50, -1), axis=0)) == 50
-
-
-def test_more_pictures_than_are_kept_open_are_no_matter() -> None:
-    pixels = np.random.default_rng(0).integers(0, 256, (150, 8, 8, 3), dtype=np.uint8)
-    made = pool(pixels, size=150)
-    assert {p.tobytes() for p in made.transpose(0, 2, 3, 1)} == {p.tobytes() for p in pixels}
-
-
-@pytest.mark.parametrize("size", [(1, 1), (1, 5), (5, 1), (2, 3)])
-def test_pictures_of_hardly_any_pixels_are_pictures(size: tuple[int, int]) -> None:
-    pixels = np.full((1, *size, 3), (200, 100, 50), dtype=np.uint8)
-    for crop in ("none", "random"):
-        made = pool(pixels, size=3, crop=crop)
-        assert (made == np.array([200, 100, 50]).reshape(1, 3, 1, 1)).all()
-
-
 @pytest.mark.parametrize(
     "pixels",
     [
@@ -127,11 +101,6 @@ def test_pictures_with_transparency_are_taken_without_it() -> None:
 def test_one_channel_is_the_brightness() -> None:
     made = pool([Image.new("RGB", (8, 8), (255, 0, 0))], (1, 8, 8))
     assert (made == round(0.299 * 255)).all()
-
-
-def test_shapes_need_not_be_square() -> None:
-    for crop in ("none", "random"):
-        assert pool([place_coded()], (3, 5, 11), size=2, crop=crop).shape[1:] == (3, 5, 11)
 
 
 def test_samples_can_be_named_one_by_one() -> None:

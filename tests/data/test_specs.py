@@ -129,13 +129,6 @@ def test_settings_of_nothing_we_know_are_refused() -> None:
         rebuild_dataset({})
 
 
-def test_the_samples_are_a_dataset() -> None:
-    pytest.importorskip("skimage", reason="scikit-image is not installed")
-    dataset = load_dataset("samples")
-    assert (dataset.title, len(dataset)) == ("samples", 16)
-    assert list(rebuild_dataset(dataset.settings()).names) == list(dataset.names)
-
-
 def test_every_kind_is_listed_once_with_how_to_write_it() -> None:
     listed = list_datasets()
     assert all(isinstance(info, DatasetInfo) and info.description for info in listed)

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import nn
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Rows, Series
 from proofmap.data import TensorData, load_blocks, true_outputs
-from proofmap.study.opened import dataset_settings
 from tests.toys import conv_classifier, normal
 
 CHANNELS, STEPS = 2, 7
@@ -47,22 +43,6 @@ def test_numbers_of_any_type_are_read_as_float32(dtype: torch.dtype) -> None:
         assert torch.equal(torch.from_numpy(dataset.read(i)), values[i].float())
 
 
-def test_values_that_need_a_gradient_or_cannot_be_written_are_read_too() -> None:
-    values = normal(3, 5)
-    frozen = values.numpy().copy()
-    frozen.flags.writeable = False
-    for form in (values.clone().requires_grad_(), frozen):
-        (block,) = load_blocks(TensorData(form, kind="rows"), classifier(ROWS))
-        assert torch.equal(block.images, values)
-
-
-def test_what_is_read_is_a_copy() -> None:
-    dataset = TensorData(normal(2, 5), kind="rows")
-    digest = dataset.digest(0)
-    dataset.read(0)[:] = 7
-    assert torch.equal(torch.from_numpy(dataset.read(0)), normal(2, 5)[0]) and dataset.digest(0) == digest
-
-
 def test_labels_find_the_outputs_of_the_net() -> None:
     dataset = TensorData(normal(3, 5), torch.tensor([1, -1, 0]), kind="rows", label_names=["cat", "dog"])
     assert true_outputs(dataset, ["dog", "cup", "cat"]) == [(0,), (), (2,)]
@@ -82,14 +62,6 @@ def test_a_net_of_another_kind_is_refused_before_anything_is_read() -> None:
         load_blocks(beats, conv_classifier())
 
 
-def test_items_of_a_shape_that_the_net_does_not_take_are_named_one_by_one() -> None:
-    (block,) = load_blocks(TensorData(normal(2, CHANNELS, 9), kind="series"), classifier())
-    assert block.images.shape == (0, CHANNELS, STEPS)
-    for i, failure in enumerate(block.failures):
-        assert failure.name == f"series-0000{i}"
-        assert failure.reason == "series must have the shape (2, 7), this one has (2, 9)"
-
-
 @pytest.mark.parametrize("value", [np.nan, np.inf, -1e300])
 def test_a_value_that_is_not_finite_fails_its_item_alone(value: float) -> None:
     values = np.zeros((3, 5))
@@ -101,14 +73,6 @@ def test_a_value_that_is_not_finite_fails_its_item_alone(value: float) -> None:
     ]
 
 
-@given(st.lists(st.lists(st.floats(-9, 9, width=32), min_size=3, max_size=3), min_size=2, max_size=2))
-def test_the_digest_is_that_of_the_content(pair: list[list[float]]) -> None:
-    one = TensorData(pair, kind="rows", title="one")
-    other = TensorData(torch.tensor(pair), [0, 1], kind="rows", names=["x", "y"], title="other")
-    assert [one.digest(i) for i in (0, 1)] == [other.digest(i) for i in (0, 1)]
-    assert (one.digest(0) == one.digest(1)) == (one.read(0).tobytes() == one.read(1).tobytes())
-
-
 def test_the_digest_tells_items_apart_that_have_the_same_numbers() -> None:
     numbers = normal(12)
     forms = [
@@ -118,18 +82,6 @@ def test_the_digest_tells_items_apart_that_have_the_same_numbers() -> None:
         TensorData(numbers.view(1, 1, 12), kind="series"),
     ]
     assert len({dataset.digest(0) for dataset in forms}) == 4
-
-
-def test_it_travels_as_itself_and_not_by_settings() -> None:
-    dataset = TensorData(normal(2, 5), kind="rows", title="scores")
-    with pytest.raises(
-        InputError,
-        match=r"scores exists only in the memory of this process.*run_study\(\.\.\., dataset=\.\.\.\)",
-    ):
-        dataset.settings()
-    assert dataset_settings(dataset) == {}
-    other = pickle.loads(pickle.dumps(dataset))
-    assert [other.digest(i) for i in (0, 1)] == [dataset.digest(i) for i in (0, 1)]
 
 
 @pytest.mark.parametrize(
