@@ -121,7 +121,11 @@ class MethodResult(HoldsArrays, tensors=["maps"], tables=["values", "pairs"], cu
 
     def first_scores(self, kind: str) -> dict[str, Score]:
         """The first score of this kind for each fill, by the name of the fill."""
-        return {score.fill: score for score in reversed(self.scores) if score.kind == kind}
+        found: dict[str, Score] = {}
+        for score in self.scores:
+            if score.kind == kind:
+                found.setdefault(score.fill, score)
+        return found
 
     def pairs_of_kind(self, kind: str) -> Tensor | None:
         """The values ``(N, L)`` of the first score of this kind that has values per label; None if there is no such score."""
