@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import os
-import re
 import shutil
 import signal
 import sys
@@ -105,20 +104,6 @@ def test_a_second_explain_replaces_nothing_of_the_first(
     assert run(monkeypatch, *arguments, "photos/photo1.png", "--out", "run") == 2  # nor of a run
 
 
-def test_explain_and_evaluate_name_sheets_by_one_rule(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The image without its suffix, then the method, or ``compared`` where there are several."""
-    one = ("--labels", "top2", "--quiet")
-    run(monkeypatch, "explain", "photos", *MODEL, *one, "--method", "random")
-    for methods, out in (("random", "single"), ("random,gradient", "several")):
-        run(monkeypatch, "evaluate", "--data", "photos", *MODEL, *one, "--methods", methods, "--out", out)
-    sheets = {
-        out: {path.name for path in (folder / out).glob("photo*")}
-        for out in ("proofs", "single/pictures", "several/pictures")
-    }
-    assert sheets["proofs"] == sheets["single/pictures"] == {"photo0.random.png", "photo1.random.png"}
-    assert sheets["several/pictures"] == {"photo0.compared.png", "photo1.compared.png"}
-
-
 def test_another_seed_keeps_the_images_and_images_seed_draws_others(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -148,35 +133,6 @@ def test_a_photo_that_is_not_read_is_named_by_explain_and_evaluate(
         assert message in " ".join(capsys.readouterr().err.split())
         assert run(monkeypatch, "evaluate", "--data", "photos", *common, "--methods", "random") == 0
         assert capsys.readouterr().err.count("IMG_0001.heic") == 1
-
-
-def test_one_of_a_thing_is_not_several(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (folder / "photos" / "photo1.png").unlink()
-    command = (
-        "evaluate",
-        "--data",
-        "photos",
-        *MODEL,
-        "--methods",
-        "gradient",
-        "--labels",
-        "top1",
-        "--no-pictures",
-    )
-    assert run(monkeypatch, *command, "--dry-run") == 0
-    printed = capsys.readouterr()
-    assert "1 image x 1 label, in 1 block, on cpu" in printed.out
-    everything = printed.out + printed.err
-    for _ in range(2):  # the second finds nothing left to do
-        assert run(monkeypatch, *command) == 0
-        printed = capsys.readouterr()
-        everything += printed.out + printed.err + (folder / "evaluation" / "report.html").read_text()
-    assert "1 image x 1 label x 1 method: 1 unit to do" in everything
-    assert "nothing left to do: 1 unit done" in everything
-    several = "images|units|blocks|labels|methods|passes|results|pictures|bars|rows"
-    assert not re.findall(rf"(?<![\d.,/])1 (?:{several})\b", everything)
 
 
 def test_evaluate_prints_json_that_parses_and_nothing_else_on_stdout(

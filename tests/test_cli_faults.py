@@ -5,14 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +18,6 @@ from PIL import Image
 from proofmap.core import files
 from proofmap.data import load_dataset
 from proofmap.data.photos import find_photos
-from proofmap.data.tables import image_csv
 from tests.command import run
 from tests.study.test_faults import small_disk
 from tests.test_cli import MODEL, NET
@@ -86,17 +82,6 @@ def test_explain_on_a_full_disk_leaves_nothing_and_says_what_to_do(
     assert left(full) == ["ballast"]
 
 
-def test_what_an_earlier_explain_wrote_stays_as_it_was_on_a_full_disk(
-    full: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (full / "out").mkdir()
-    (full / "out" / "scores.csv").write_text("mine")
-    code = run(monkeypatch, "explain", "photos", *MODEL, "--method", "gradient", "--out", str(full / "out"))
-    assert code == 2
-    assert left(full) == ["ballast", "out", "out/scores.csv"]
-    assert (full / "out" / "scores.csv").read_text() == "mine"
-
-
 @pytest.mark.parametrize(
     "command",
     [
@@ -154,26 +139,6 @@ def test_a_run_on_a_full_disk_can_be_read(
             )
         there = [name for name in left(folder / "disk") if not name.startswith("run/scores.sqlite-")]
         assert there in (before, sorted([*before, "figures"]))  # SQLite's own files, and an empty folder
-
-
-@pytest.mark.parametrize("text", ["database or disk is full", "disk I/O error"])
-def test_a_query_that_finds_the_disk_full_says_that_it_reads(
-    text: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    flags = ("--data", "photos", "--methods", "gradient", "--no-pictures", "--quiet", "--out", "run")
-    assert run(monkeypatch, "evaluate", *flags, *MODEL) == 0
-
-    class Full(sqlite3.Connection):
-        def execute(self, query: str, *rest: Any) -> sqlite3.Cursor:
-            if query.startswith("SELECT") and "FROM units" in query:
-                raise sqlite3.OperationalError(text)
-            return super().execute(query, *rest)
-
-    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Full))
-    capsys.readouterr()
-    assert run(monkeypatch, "export", "run") == 2
-    err = capsys.readouterr().err
-    assert f"scores.sqlite cannot be read: {text}" in err and "written" not in err
 
 
 # ---- too little memory ----------------------------------------------------------------------------------------
@@ -298,12 +263,3 @@ def test_a_nul_in_the_name_of_a_file_is_told(
 def image_csv_with(path: Path, name: str) -> Path:
     path.write_bytes(f"file\n{name}\nphotos/photo0.png\n".encode())
     return path
-
-
-def test_a_nul_in_a_table_is_no_crash(folder: Path) -> None:
-    data = image_csv(image_csv_with(folder / "list.csv", "a\0b.png"))
-    assert data.stamp(0) == ""
-    with pytest.raises(ValueError, match="cannot be read"):
-        data.digest(0)
-    with pytest.raises(ValueError, match="cannot be read"):
-        data.read(0)

@@ -109,10 +109,6 @@ class Served:
         return self.send("GET", "/api/about").status == 200
 
     @property
-    def threads(self) -> int:
-        return int(re.findall(r"Threads:\s*(\d+)", Path(f"/proc/{self.process.pid}/status").read_text())[0])
-
-    @property
     def processor_time(self) -> float:
         """Seconds of processor time that the server has used; unlike the clock, they do not depend on what else runs."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
@@ -121,10 +117,6 @@ class Served:
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
-
-    def stop(self) -> int:
-        self.process.terminate()
-        return self.process.wait(timeout=300)
 
     # ---- requests -----------------------------------------------------------------------------------------------
 

@@ -282,29 +282,6 @@ def test_old_jobs_are_forgotten_and_too_many_are_not_taken(
     worked_off(server)
 
 
-def test_no_more_jobs_are_kept_than_said_and_those_that_ended_last_stay(
-    client: TestClient, server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kept, "MOST_KEPT", 2)
-    slow, photo = with_slow(server), uploaded(client)
-    running = begun(client, photo, ["slow"])
-    assert slow.begun.wait(600)
-    waiting = [begun(client, photo, ["gradient"]) for _ in range(5)]
-    for job in waiting:
-        client.delete(f"/api/jobs/{job}")
-
-    def kept_now() -> list[str]:
-        return [job["job"] for job in client.get("/api/jobs").json()["jobs"]]
-
-    assert kept_now() == [waiting[4], waiting[3], running]
-    for step in slow.steps:
-        step.set()
-    worked_off(server)
-    assert kept_now() == [waiting[4], running]  # the first of all came first and ended last
-    assert client.get(f"/api/jobs/{running}/maps/0/1").status_code == 200
-    assert client.get(f"/api/jobs/{waiting[3]}").status_code == 404
-
-
 def test_at_most_two_nets_are_kept(server: Server) -> None:
     server.nets.offered |= {name: Offer(name, "", net) for name in ("a", "b")}
     for name in ("toy", "a", "toy", "b"):

@@ -133,6 +133,10 @@ def test_without_the_token_nothing_is_answered(guarded: TestClient) -> None:
         {"authorization": "Bearer x"},
         {"cookie": "proofmap-8000=x"},
         {"authorization": "Basic the-token"},
+        {"authorization": "the-token"},
+        {"authorization": "Bearer the-tokenx"},
+        {"cookie": "other=the-token"},
+        {"cookie": "\x01=;;;"},
     ]
     for headers in wrong:
         for path in (
@@ -144,6 +148,7 @@ def test_without_the_token_nothing_is_answered(guarded: TestClient) -> None:
             "/static/x",
         ):
             assert guarded.get(path, headers=headers).status_code == 401
+    assert guarded.post("/api/jobs?token=the-token").status_code == 401  # an address alone never writes
     assert guarded.get("/api/about", headers={"authorization": "Bearer the-token"}).status_code == 200
 
 
