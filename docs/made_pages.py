@@ -87,7 +87,8 @@ def task_table() -> str:
 
 def method_table() -> str:
     """The registered methods with what they state, as a Markdown table by family."""
-    from proofmap.methods.method import methods_by_family, passes_text
+    from proofmap.cli.plugin_list import methods_by_family
+    from proofmap.methods.method import passes_text
 
     maps = {True: "one for all labels", False: "one per label", None: "depends"}
     lines = ["| method | what it is | passes | map | needs | reference |", "|---|---|---|---|---|---|"]

@@ -8,9 +8,9 @@ from typing import ClassVar
 
 import pytest
 
-from proofmap.cli.plugin_list import plugin_list
+from proofmap.cli.plugin_list import methods_by_family, plugin_list
 from proofmap.methods import METHODS, Cost, Gradient, GradientInput, Method, Random, TopLabel
-from proofmap.methods.method import FAMILIES, methods_by_family, passes_text
+from proofmap.methods.method import FAMILIES, passes_text
 from tests.command import run
 
 

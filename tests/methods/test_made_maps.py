@@ -9,7 +9,7 @@ import torch
 
 import proofmap as pm
 from proofmap.methods import make_method
-from proofmap.methods.controls import Wrapper, map_sources, shared_methods
+from proofmap.methods.controls import Wrapper, map_sources
 from proofmap.session import Session
 from proofmap.study import run_study
 from proofmap.study.preview import preview
@@ -49,15 +49,15 @@ def test_a_top_label_that_is_not_judged_is_made_for_itself() -> None:
     labels = torch.cat([(top + 1) % 4, (top + 2) % 4], dim=1)
     labels[0, 1] = top[0, 0]  # one of three has it
     mask, wrapped = (make_method(spec) for spec in (MASK, TOP))
-    session = Session(f, shared=shared_methods([mask, wrapped]))
+    session = Session(f, shared=frozenset({mask}))
     torch.testing.assert_close(session.maps(wrapped, images, labels), wrapped(f, images, labels))
 
 
 def test_only_a_method_with_the_same_settings_gives_its_maps() -> None:
     methods = {spec: make_method(spec) for spec in (MASK, "learned-mask:steps=4,fill=gray", TOP)}
-    assert map_sources(methods) == {TOP: MASK} and shared_methods(methods.values()) == {methods[MASK]}
+    assert map_sources(methods) == {TOP: MASK}
     del methods[MASK]
-    assert map_sources(methods) == {} and shared_methods(methods.values()) == frozenset()
+    assert map_sources(methods) == {}
 
 
 @pytest.mark.parametrize("wrapper", ["inverse", "blurred"])
@@ -65,7 +65,7 @@ def test_other_wrappers_take_maps_too(wrapper: str) -> None:
     f, tally = counted_classifier(size=SIZE)
     images, labels = pixels(N, SIZE), torch.tensor([[0, 1, 2]]).expand(N, -1)
     mask, wrapped = (make_method(spec) for spec in (MASK, f"{wrapper}:{MASK}"))
-    session = Session(f, shared=shared_methods([mask, wrapped]))
+    session = Session(f, shared=frozenset({mask}))
     session.shared_maps(mask, images, labels)
     tally.reset()
     taken = session.maps(wrapped, images, labels)
@@ -79,7 +79,7 @@ def test_wrappers_around_wrappers_are_made_from_what_is_there() -> None:
     specs = (MASK, TOP, f"inverse:{TOP}", f"inverse:{MASK}")
     methods = {spec: make_method(spec) for spec in specs}
     assert map_sources(methods) == {TOP: MASK, f"inverse:{TOP}": TOP, f"inverse:{MASK}": MASK}
-    session = Session(f, shared=shared_methods(methods.values()))
+    session = Session(f, shared=frozenset(methods[name] for name in map_sources(methods).values()))
     for method in methods.values():
         maps = session.shared_maps(method, images, labels)
         torch.testing.assert_close(maps, method(f, images, labels))

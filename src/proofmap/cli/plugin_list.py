@@ -8,7 +8,7 @@ from typing import Any
 
 from proofmap.core.registry import Registry
 from proofmap.methods import METHODS, Method
-from proofmap.methods.method import FAMILIES, Cost, methods_by_family, passes_text
+from proofmap.methods.method import FAMILIES, Cost, passes_text
 from proofmap.metrics import Metric, RunMetric
 from proofmap.plugins.settings import Plugin, Setting, settings_of
 
@@ -21,6 +21,15 @@ _EXAMPLES = {
 }
 _PICTURE = 224 * 224
 """Number of positions of the input for which costs are listed."""
+
+
+def methods_by_family() -> dict[str, list[dict[str, Any]]]:
+    """The facts of the registered methods, sorted by name, under the titles of their families."""
+    known = [METHODS[name].facts() for name in sorted(METHODS)]
+    listed = {
+        title: [facts for facts in known if facts["family"] == family] for family, title in FAMILIES.items()
+    }
+    return {title: members for title, members in listed.items() if members}
 
 
 def plugin_list(registry: Registry[Any]) -> str:

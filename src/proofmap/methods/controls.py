@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -87,14 +87,6 @@ class Wrapper(Method):
         if "of" not in options:
             raise InputError(f"{cls.name} needs the method whose map it shows, such as {cls.name}:grad-cam")
         return super().build(options)
-
-
-def shared_methods(methods: Iterable[Method]) -> frozenset[Method]:
-    """The methods whose maps other methods in ``methods`` change."""
-    judged = list(methods)
-    return frozenset(
-        method.source for method in judged if method.source is not None and method.source in judged
-    )
 
 
 def map_sources(methods: Mapping[str, Method]) -> dict[str, str]:

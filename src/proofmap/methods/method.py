@@ -269,15 +269,6 @@ MethodLike = str | Method | Callable[[Classifier, Tensor, Tensor], Any]
 """A method, its spec (name and settings as text), or a function ``(classifier, images, labels) -> maps``."""
 
 
-def methods_by_family() -> dict[str, list[dict[str, Any]]]:
-    """The facts of the registered methods, sorted by name, under the titles of their families."""
-    known = [METHODS[name].facts() for name in sorted(METHODS)]
-    listed = {
-        title: [facts for facts in known if facts["family"] == family] for family, title in FAMILIES.items()
-    }
-    return {title: members for title, members in listed.items() if members}
-
-
 def _passes(method: Method, *, wraps: bool) -> dict[str, Any] | None:
     costs = [method.cost(labels) for labels in (1, 6, 11)]
     first, middle, last = (0 if cost is None else cost.passes for cost in costs)

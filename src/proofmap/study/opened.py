@@ -17,7 +17,7 @@ from proofmap.data.dataset import Dataset
 from proofmap.data.distractors import Distractors, from_dataset, from_record, record_of
 from proofmap.data.specs import is_open_csv, open_data, read_for, rebuild_dataset
 from proofmap.data.table_rows import TableData
-from proofmap.methods.controls import shared_methods
+from proofmap.methods.controls import map_sources
 from proofmap.methods.method import Method
 from proofmap.metrics.metric import Metric, RunMetric, split_metrics
 from proofmap.models import ModelSpec, load_classifier
@@ -144,7 +144,7 @@ def prepare_study(
         role="learn",
         distractors=distractors,
         watch_every=1,
-        shared=shared_methods(methods.values()),
+        shared=frozenset(methods[name] for name in map_sources(methods).values()),
     )
     for method in methods.values():
         session.prepare(method)

@@ -11,6 +11,8 @@ Greedy insertion always shows the region that raises the label most. The order o
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
@@ -20,7 +22,7 @@ from proofmap.core.inputs import Inputs
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress, ProgressTask
 from proofmap.methods.method import METHODS
-from proofmap.methods.perturbation.regions import MaskedNet, Quantity, RegionMethod, Regions, exact
+from proofmap.methods.perturbation.regions import MaskedNet, RegionMethod, Regions, exact
 from proofmap.plugins.settings import setting
 
 
@@ -176,7 +178,7 @@ class GreedyInsertion(RegionMethod):
     reference = "Chen et al. 2024"
     description = "the order in which greedy search shows superpixels to raise the label"
 
-    quantity: Quantity = setting(
+    quantity: Literal["probability", "log-probability", "logit"] = setting(
         "log-probability", "what is explained: the net's probability f, its logarithm, or the logit"
     )
     candidates: int | None = setting(

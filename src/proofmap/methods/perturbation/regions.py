@@ -31,7 +31,6 @@ from proofmap.methods.method import Cost, Method
 from proofmap.plugins.settings import setting
 from proofmap.session import Session
 
-Quantity = Literal["probability", "log-probability", "logit"]
 _FILL_HELP = (
     "what hidden positions show; none: the mean of their region, or of the input if there are no regions"
 )
@@ -51,7 +50,7 @@ class PerturbationMethod(Method):
 
     family = "perturbation"
     fill: Fill | None = setting(Gray(), _FILL_HELP)
-    quantity: Quantity = setting(
+    quantity: Literal["probability", "log-probability", "logit"] = setting(
         "probability", "what is explained: the net's probability f, its logarithm, or the logit"
     )
 
