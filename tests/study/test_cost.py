@@ -13,6 +13,7 @@ from torch import nn
 
 import proofmap as pm
 from proofmap import cli, loop
+from proofmap.cli import demo
 from proofmap.cli.evaluate import preview_text
 from proofmap.models import registry
 from proofmap.session import Session
@@ -203,7 +204,7 @@ DEMO = ("demo", "--methods", "gradient,random", "-q")
 
 
 def test_a_demo_on_a_usual_machine_is_complete(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli.demo, "measure_speed", lambda *_, **__: Speed(1e6, 1e6))
+    monkeypatch.setattr(demo, "measure_speed", lambda *_, **__: Speed(1e6, 1e6))
     run(monkeypatch, *DEMO)
     found = json.loads((folder / "demo" / "evaluation.json").read_text())
     assert found["images"] == ["cat", "rocket", "coffee", "motorcycle", "astronaut"]
@@ -220,7 +221,7 @@ def test_a_demo_on_a_usual_machine_is_complete(folder: Path, monkeypatch: pytest
 def test_a_demo_on_a_slow_machine_says_what_it_cut(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(cli.demo, "measure_speed", lambda *_, **__: Speed(3.5, 1.0))
+    monkeypatch.setattr(demo, "measure_speed", lambda *_, **__: Speed(3.5, 1.0))
     run(monkeypatch, *DEMO)
     told = capsys.readouterr()
     found = json.loads((folder / "demo" / "evaluation.json").read_text())
