@@ -31,7 +31,7 @@ from torch import Tensor, nn
 import proofmap as pm
 from proofmap.classifier.kernels import steady_kernels
 from proofmap.fills.road import impute
-from proofmap.metrics import make_game, proof
+from proofmap.metrics import make_game, scores
 from proofmap.metrics.judged import Judged
 from proofmap.session import Session
 
@@ -329,8 +329,8 @@ def pair(f: pm.Classifier, args: argparse.Namespace) -> None:
 
     def ours() -> None:
         found = pm.insertion(fast, x, maps, labels, points=POINTS)
-        proof.completeness(found.auc, found.f, 0.01).sum().item()
-        proof.soundness(found.auc, found.f, 0.001).sum().item()
+        scores.completeness(found.auc, found.f, 0.01).sum().item()
+        scores.soundness(found.auc, found.f, 0.001).sum().item()
 
     @torch.no_grad()
     def bare() -> None:

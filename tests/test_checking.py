@@ -15,7 +15,7 @@ import torch
 import proofmap as pm
 from proofmap.classifier.randomised import randomised
 from proofmap.core.errors import InputError
-from proofmap.metrics.similarity import similarity
+from proofmap.metrics.randomisation import similarity
 from proofmap.report.figures.sanity import sanity_figure
 from proofmap.results.randomisation import SanityChecks, SanityLine
 from proofmap.testing.nets import ROWS, classifier_of, values

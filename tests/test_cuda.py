@@ -14,7 +14,7 @@ import proofmap as pm
 from benchmarks.maskers.train import train_masker
 from proofmap.core import streams
 from proofmap.core.batching import BatchSizeWarning
-from proofmap.metrics import check_axioms
+from proofmap.metrics.axioms import check_axioms
 from proofmap.testing.nets import token_net
 from tests.sessions import bound
 from tests.study.studies import facts

@@ -236,7 +236,7 @@ def test_a_version_counts_the_code_that_makes_numbers(tmp_path: Path) -> None:
     edit(tmp_path / "p" / "report" / "html.py", "def ", "def not_")
     assert package_digest(tmp_path / "p") == first
     digests = [first]
-    for name in ("metrics/proof.py", "judging.py", "checking.py", "study/survey.py"):
+    for name in ("metrics/scores.py", "judging.py", "checking.py", "study/survey.py"):
         with open(tmp_path / "p" / name, "a") as file:
             file.write("NUMBER = 1\n")
         digests.append(package_digest(tmp_path / "p"))

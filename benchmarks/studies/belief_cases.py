@@ -30,7 +30,7 @@ from proofmap.core.environment import environment
 from proofmap.data import load_blocks, load_dataset, random_choice, true_outputs
 from proofmap.fills import Fill
 from proofmap.metrics.curves import Curves
-from proofmap.metrics.proof import Thresholds, best_effort, completeness, soundness, thresholds, worst_case
+from proofmap.metrics.scores import Thresholds, best_effort, completeness, soundness, thresholds, worst_case
 from proofmap.results.statistics import mean_score, score_numbers
 
 DATA = {

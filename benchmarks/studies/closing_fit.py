@@ -23,7 +23,7 @@ import proofmap as pm
 from proofmap.cli import run_script
 from proofmap.methods.masks import belief, belief_problem
 from proofmap.methods.masks.engine import Slots
-from proofmap.metrics.proof import completeness, soundness, thresholds, worst_case
+from proofmap.metrics.scores import completeness, soundness, thresholds, worst_case
 from proofmap.session import Session
 
 JUDGED = ("gray", "blur", "images")

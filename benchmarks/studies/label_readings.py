@@ -22,7 +22,7 @@ import proofmap as pm
 from proofmap.cli import run_script
 from proofmap.core.errors import InputError
 from proofmap.core.files import output_file, write_text
-from proofmap.metrics.proof import best_effort, completeness, soundness
+from proofmap.metrics.scores import best_effort, completeness, soundness
 from proofmap.results.statistics import fewest_images, mean_score, score_numbers
 
 THRESHOLDS = {".1": 0.1, ".01": 0.01}

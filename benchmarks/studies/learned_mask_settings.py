@@ -20,7 +20,7 @@ import proofmap as pm
 from proofmap.cli import run_script
 from proofmap.core.ranking import rank
 from proofmap.data.photos import find_photos
-from proofmap.metrics import proof
+from proofmap.metrics import scores
 
 GRID = [
     "steps=100 distractors=4 scale=4",
@@ -68,12 +68,12 @@ def row(f: pm.Classifier, photos: torch.Tensor, labels: torch.Tensor, method: pm
     curves = pm.insertion(f.frozen(), photos, maps, labels, curve="released")
     cells = []
     for at in ("paper", "released"):
-        e = proof.thresholds(at)
-        alpha = proof.worst_case(proof.completeness(curves.auc, curves.f, e.e1)).mean()
-        beta = proof.worst_case(proof.soundness(curves.auc, curves.f, e.e2)).mean()
+        e = scores.thresholds(at)
+        alpha = scores.worst_case(scores.completeness(curves.auc, curves.f, e.e1)).mean()
+        beta = scores.worst_case(scores.soundness(curves.auc, curves.f, e.e2)).mean()
         cells.append(f"{alpha:.2f} / {beta:.2f}")
-    effort = proof.best_effort(curves.auc, curves.f, labels, labels[:, :2], curves.f[:, 1], 0.01).nanmean()
-    second = proof.soundness(curves.auc, curves.f, 0.001)[:, 1].mean()
+    effort = scores.best_effort(curves.auc, curves.f, labels, labels[:, :2], curves.f[:, 1], 0.01).nanmean()
+    second = scores.soundness(curves.auc, curves.f, 0.001)[:, 1].mean()
     ranks = rank(maps[:, :2].flatten(0, 1)).double().view(len(photos), 2, -1)
     centred = ranks - ranks.mean(dim=2, keepdim=True)
     rho = torch.nn.functional.cosine_similarity(centred[:, 0], centred[:, 1], dim=1).mean()

@@ -26,9 +26,9 @@ import proofmap as pm
 from proofmap.cli import run_script
 from proofmap.core.ranking import keep_top
 from proofmap.fills import Fill
-from proofmap.metrics import proof
-from proofmap.metrics.curve_shape import peak_of, reach_of, steady_share
+from proofmap.metrics import scores
 from proofmap.metrics.roughness import roughness
+from proofmap.metrics.scores import peak_of, reach_of, steady_share
 from proofmap.results.statistics import mean_score, score_numbers
 
 E2 = 0.001
@@ -40,7 +40,7 @@ TOLD = ("completeness", "soundness", "best effort", "peak", "steadiness", "reach
 def measures(f: pm.Classifier, images: Tensor, maps: Tensor, labels: Tensor, fill: Fill) -> dict[str, Any]:
     """By photo: the scores of the worst label; by pair with f >= .01: peak, steadiness and reach."""
     c = pm.insertion(f, images, maps, labels, fill=fill, points=32, draws=2)
-    some, sound = c.counts > 0, proof.soundness(c.auc, c.f, E2)
+    some, sound = c.counts > 0, scores.soundness(c.auc, c.f, E2)
     values, believed = c.probabilities[..., some].double(), c.f.double()
     shares = (c.counts[some].double() / c.positions).to(values.device)
     weights = shares.diff(prepend=shares.new_zeros(1))
@@ -52,13 +52,13 @@ def measures(f: pm.Classifier, images: Tensor, maps: Tensor, labels: Tensor, fil
         "reach": reach_of(values, shares, believed),
     }
     return {
-        "completeness": proof.worst_case(proof.completeness(c.auc, c.f, 0.01)).tolist(),
-        "soundness": proof.worst_case(sound).tolist(),
-        "soundness, f >= e2": proof.worst_case(sound.masked_fill(c.f < E2, torch.nan)).tolist(),
-        "best effort": proof.best_effort(
+        "completeness": scores.worst_case(scores.completeness(c.auc, c.f, 0.01)).tolist(),
+        "soundness": scores.worst_case(sound).tolist(),
+        "soundness, f >= e2": scores.worst_case(sound.masked_fill(c.f < E2, torch.nan)).tolist(),
+        "best effort": scores.best_effort(
             c.auc, c.f, labels, second.indices, second.values[:, 1], 0.01
         ).tolist(),
-        "peak-soundness": proof.worst_case(proof.soundness(peaks, believed, E2)).tolist(),
+        "peak-soundness": scores.worst_case(scores.soundness(peaks, believed, E2)).tolist(),
         **{name: found[counts].tolist() for name, found in pairs.items()},
     }
 

@@ -35,7 +35,7 @@ from proofmap.fills import Fill, make_fill
 from proofmap.methods import make_method
 from proofmap.metrics.games import make_game
 from proofmap.metrics.playing import play
-from proofmap.metrics.proof import THRESHOLDS, completeness, soundness, worst_case
+from proofmap.metrics.scores import THRESHOLDS, completeness, soundness, worst_case
 from proofmap.session import Session
 
 Evaluate = Callable[[np.ndarray], np.ndarray]

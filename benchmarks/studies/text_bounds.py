@@ -25,7 +25,7 @@ from torch import Tensor
 from proofmap.cli import run_script
 from proofmap.core.files import output_file
 from proofmap.methods.perturbation.belief_order import best_orders, subsets
-from proofmap.metrics.proof import THRESHOLDS, completeness, soundness, worst_case
+from proofmap.metrics.scores import THRESHOLDS, completeness, soundness, worst_case
 from proofmap.results.statistics import mean_score, score_numbers
 
 

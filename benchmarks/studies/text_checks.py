@@ -36,7 +36,7 @@ from proofmap.cli import run_script
 from proofmap.core.files import output_file
 from proofmap.fills import make_fill
 from proofmap.methods.perturbation.belief_order import subsets
-from proofmap.metrics.proof import THRESHOLDS, completeness, soundness, worst_case
+from proofmap.metrics.scores import THRESHOLDS, completeness, soundness, worst_case
 from proofmap.reproduce.recipe import placed
 from proofmap.results.statistics import mean_score, score_numbers
 from proofmap.session import Session

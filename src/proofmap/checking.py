@@ -21,8 +21,7 @@ from proofmap.core.text import counted
 from proofmap.data.distractors import from_images
 from proofmap.data.given import images_as_tensor
 from proofmap.methods.method import Method, MethodLike
-from proofmap.metrics.randomisation import smooth_maps
-from proofmap.metrics.similarity import SIMILARITIES, Similarity, similarity
+from proofmap.metrics.randomisation import SIMILARITIES, Similarity, similarity, smooth_maps
 from proofmap.plugins.failures import exit_as_error
 from proofmap.results.randomisation import Order, SanityChecks, SanityLine, sanity_notes
 from proofmap.results.statistics import mean_score

@@ -30,8 +30,8 @@ from proofmap.fills import Fill
 from proofmap.loop import Row, Subjects, join_rows, judge_blocks, shifted, widened
 from proofmap.methods.method import MethodLike, default_method, make_method
 from proofmap.metrics.metric import Metric, make_metric
-from proofmap.metrics.proof import Thresholds
 from proofmap.metrics.proof_scores import default_metrics
+from proofmap.metrics.scores import Thresholds
 from proofmap.plugins.failures import exit_as_error
 from proofmap.plugins.identity import provenance
 from proofmap.results.evaluation import Evaluation, Proof, batch_record

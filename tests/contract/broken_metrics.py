@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from proofmap.metrics import Insertion, Judged, Metric, RankingAgreement, RunValue, RunValues
+from proofmap.metrics import Insertion, Judged, Metric, RunValue, RunValues
+from proofmap.metrics.reliability import RankingAgreement
 
 
 @dataclass(frozen=True, kw_only=True)

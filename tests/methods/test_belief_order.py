@@ -29,8 +29,8 @@ from proofmap.methods.perturbation.belief_order import (
     subsets,
 )
 from proofmap.metrics import insertion
-from proofmap.metrics.proof import completeness, soundness
-from proofmap.metrics.quadrature import Quadrature
+from proofmap.metrics.games import Quadrature
+from proofmap.metrics.scores import completeness, soundness
 from tests.sessions import bound
 from tests.toys import conv_classifier, counted_classifier, drawn, normal, pixels
 

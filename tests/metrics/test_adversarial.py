@@ -9,7 +9,8 @@ from torch import nn
 from proofmap import Classifier, evaluate
 from proofmap.core.errors import InputError
 from proofmap.methods import Random, make_method
-from proofmap.metrics import AdversarialSoundness, Insertion, Judged, Soundness
+from proofmap.metrics import Insertion, Judged, Soundness
+from proofmap.metrics.adversarial import AdversarialSoundness
 from proofmap.session import Session
 from proofmap.testing.nets import conv_classifier, conv_net, counted_classifier, pixels
 from tests.sessions import bound

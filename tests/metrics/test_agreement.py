@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from proofmap.metrics import RankingAgreement, RunValues
-from proofmap.metrics.reliability import concordance
+from proofmap.metrics import RunValues
+from proofmap.metrics.reliability import RankingAgreement, concordance
 from tests.toys import normal
 
 tables = st.tuples(st.integers(2, 12), st.integers(3, 6))  # scipy asks for three methods

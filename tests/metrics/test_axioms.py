@@ -9,8 +9,17 @@ import torch
 from torch import Tensor
 
 import proofmap as pm
-from proofmap.metrics import check_axioms
-from proofmap.metrics.axioms import PLACES, RESPONSES, REWRITTEN, SIZE, OnePixel, Small, classifier_of, noise
+from proofmap.metrics.axioms import (
+    PLACES,
+    RESPONSES,
+    REWRITTEN,
+    SIZE,
+    OnePixel,
+    Small,
+    check_axioms,
+    classifier_of,
+    noise,
+)
 from tests.command import run
 
 CPU = torch.device("cpu")

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from proofmap.core.errors import InputError
 from proofmap.metrics import Judged, make_game, make_metric
-from proofmap.metrics.regions import unit_scale
+from proofmap.metrics.boxes import unit_scale
 from proofmap.session import Session
 from tests.toys import MEAN, STD, conv_classifier, conv_net, normal, pixels
 

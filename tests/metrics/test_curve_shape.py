@@ -11,17 +11,9 @@ from torch import Tensor
 import proofmap as pm
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.metrics import (
-    Completeness,
-    Judged,
-    Metric,
-    Peak,
-    PeakSoundness,
-    ProofReach,
-    Soundness,
-    Steadiness,
-)
-from proofmap.metrics.curve_shape import peak_of
+from proofmap.metrics import Completeness, Judged, Metric, Soundness
+from proofmap.metrics.proof_scores import Peak, PeakSoundness, ProofReach, Steadiness
+from proofmap.metrics.scores import peak_of
 from proofmap.session import Session
 from tests.toys import counted_classifier, normal, pixels
 

@@ -13,7 +13,9 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.fills import Blur, Gray, Noise
-from proofmap.metrics import DeletionGame, Game, InsertionGame, Judged, curves, make_game
+from proofmap.metrics import Game, InsertionGame, Judged, make_game
+from proofmap.metrics.games import DeletionGame
+from proofmap.metrics.playing import curves
 from proofmap.plugins.settings import setting
 from proofmap.session import Session
 from proofmap.testing import check_game

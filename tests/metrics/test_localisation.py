@@ -9,7 +9,8 @@ from torch import Tensor
 import proofmap as pm
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Rows
-from proofmap.metrics import Judged, make_metric, side_by_side
+from proofmap.metrics import Judged, make_metric
+from proofmap.metrics.localisation import side_by_side
 from proofmap.session import Session
 from tests.toys import Linear, conv_classifier, normal, pixels
 

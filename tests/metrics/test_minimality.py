@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 import proofmap as pm
-from proofmap.metrics import Judged, SufficientRegion, make_metric, sufficient_subsets
+from proofmap.metrics import Judged, make_metric
+from proofmap.metrics.minimality import SufficientRegion, sufficient_subsets
 from proofmap.session import Session
 from tests.toys import Linear, conv_classifier, counted_classifier, normal, pixels
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from proofmap import Classifier
-from proofmap.metrics import (
-    Judged,
+from proofmap.metrics import Judged
+from proofmap.metrics.other_definitions import (
     LiCompleteness,
     LiSoundness,
     MerlinArthurCompleteness,

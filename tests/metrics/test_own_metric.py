@@ -11,7 +11,8 @@ import pytest
 import torch
 
 import proofmap as pm
-from proofmap.metrics import Insertion, Judged, Metric, RankingAgreement
+from proofmap.metrics import Insertion, Judged, Metric
+from proofmap.metrics.reliability import RankingAgreement
 from tests.toys import conv_classifier, pixels
 
 N, LABELS = 4, 3

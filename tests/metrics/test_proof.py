@@ -13,7 +13,7 @@ from torch import Tensor
 
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL
-from proofmap.metrics.proof import (
+from proofmap.metrics.scores import (
     THRESHOLDS,
     Counted,
     Thresholds,

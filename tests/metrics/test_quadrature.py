@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from proofmap.core.errors import InputError
 from proofmap.metrics import make_game
-from proofmap.metrics.quadrature import Nodes, Quadrature, Rule
+from proofmap.metrics.games import Nodes, Quadrature, Rule
 
 PHOTO = 224 * 224
 RULES: tuple[Rule, ...] = ("mean", "right", "trapezoid")

@@ -15,9 +15,8 @@ import proofmap as pm
 from proofmap.classifier.randomised import grouped, layers_of, randomised
 from proofmap.core import streams
 from proofmap.core.errors import InputError
-from proofmap.metrics import Judged, Randomisation
-from proofmap.metrics.randomisation import smooth_maps, unlearned
-from proofmap.metrics.similarity import similarity, ssim
+from proofmap.metrics import Judged
+from proofmap.metrics.randomisation import Randomisation, similarity, smooth_maps, ssim, unlearned
 from proofmap.session import Session
 from proofmap.testing.nets import ROWS, classifier_of, values
 from tests.sessions import bound

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from proofmap.metrics.metric import RunMetric, RunValue, RunValues
+from proofmap.metrics.randomisation import mean_ranks, pearson, spearman
 from proofmap.metrics.reliability import (
     InterMethod,
     InternalConsistency,
@@ -22,7 +23,6 @@ from proofmap.metrics.reliability import (
     krippendorff_alpha,
     mean_correlation,
 )
-from proofmap.metrics.similarity import mean_ranks, pearson, spearman
 from tests.toys import normal
 
 NAN = math.nan

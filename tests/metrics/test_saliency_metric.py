@@ -13,8 +13,7 @@ from torch import Tensor
 from proofmap.core.errors import InputError
 from proofmap.methods import make_method
 from proofmap.metrics import Judged, SaliencyMetric, make_metric, saliency_sweep
-from proofmap.metrics.regions import Boxes, boxes_around, crops, largest_piece
-from proofmap.metrics.saliency_metric import DELTAS
+from proofmap.metrics.boxes import DELTAS, Boxes, boxes_around, crops, largest_piece
 from proofmap.results.statistics import mean_interval
 from proofmap.session import Session
 from tests.toys import conv_classifier, counted_classifier, normal, pixels

@@ -17,7 +17,7 @@ import proofmap as pm
 from proofmap.cli.figures import _rows
 from proofmap.core.errors import InputError
 from proofmap.core.ranking import keep_top
-from proofmap.metrics.proof import completeness
+from proofmap.metrics.scores import completeness
 from proofmap.report import figures
 from proofmap.report.figures import drawing, grid
 from proofmap.report.figures.curves import CurvesFigure, Line, Panel, curves_figure, tv_curves

@@ -15,7 +15,7 @@ import proofmap as pm
 from proofmap.cli.console import SafeConsole
 from proofmap.cli.explain import coloured, marked, print_words
 from proofmap.core.inputs import Text
-from proofmap.metrics.curve_shape import Peak, ProofReach
+from proofmap.metrics.proof_scores import Peak, ProofReach
 from proofmap.report import words
 from proofmap.report.html import write_report
 from proofmap.report.sheets import explained_sheet, finding

@@ -12,7 +12,7 @@ import torch
 import proofmap as pm
 from proofmap.core.errors import InputError
 from proofmap.core.version import source_version
-from proofmap.metrics.saliency_metric import SaliencyMetric
+from proofmap.metrics.boxes import SaliencyMetric
 from proofmap.reproduce import Recipe, artifacts, recipe_names, reproduce
 from proofmap.reproduce.claims import compared
 from proofmap.reproduce.findings import Job

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from proofmap.core.ranking import keep_top
-from proofmap.metrics.saliency_metric import SaliencyMetric, SaliencySweep, SweepRow
+from proofmap.metrics.boxes import SaliencyMetric, SaliencySweep, SweepRow
 from proofmap.reproduce import Recipe, ensembling, sanity, study_recipe
 from proofmap.reproduce.findings import Job, WorkDone
 from proofmap.reproduce.rows import draw_sample

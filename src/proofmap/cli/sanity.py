@@ -17,7 +17,7 @@ from proofmap.core.errors import MissingExtra
 from proofmap.core.files import check_output, output_folder, write_text
 from proofmap.data.loader import load_blocks
 from proofmap.data.specs import open_data
-from proofmap.metrics import check_axioms
+from proofmap.metrics.axioms import check_axioms
 from proofmap.models import DEFAULT_MODEL
 from proofmap.plugins.specs import split_specs
 from proofmap.report.figures import draw

@@ -20,7 +20,7 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.methods.masks.belief import BeliefMask
 from proofmap.methods.method import Cost, Method
 from proofmap.methods.perturbation.additive import GreedyInsertion
-from proofmap.metrics import proof
+from proofmap.metrics import scores
 from proofmap.metrics.judged import Judged
 from proofmap.metrics.metric import METRICS
 from proofmap.metrics.proof_scores import REFERENCE, ProofMetric
@@ -73,11 +73,11 @@ class AdversarialSoundness(ProofMetric):
 
     def pairs(self, judged: Judged) -> Tensor:
         wrong = (judged.labels != NO_LABEL) & (judged.labels != judged.top2[0][:, :1])
-        scores = proof.soundness(self.strongest(judged), self.curves(judged).f, self.e2)
-        return scores.masked_fill(~wrong, torch.nan)
+        found = scores.soundness(self.strongest(judged), self.curves(judged).f, self.e2)
+        return found.masked_fill(~wrong, torch.nan)
 
     def from_pairs(self, judged: Judged, pairs: Tensor) -> Tensor:
-        return proof.worst_case(pairs)
+        return scores.worst_case(pairs)
 
     def cost(self, labels: int, method: Cost | None) -> Cost | None:
         if self.points == "all":

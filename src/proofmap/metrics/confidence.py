@@ -12,11 +12,10 @@ from torch import Tensor
 from proofmap.core.errors import InputError
 from proofmap.core.ranking import Ties, keep_top
 from proofmap.fills import Fill, Gray
-from proofmap.metrics.games import GAMES, Game
+from proofmap.metrics.boxes import unit_scale
+from proofmap.metrics.games import GAMES, Game, Rule
 from proofmap.metrics.judged import Judged
 from proofmap.metrics.metric import METRICS, Metric
-from proofmap.metrics.quadrature import Rule
-from proofmap.metrics.regions import unit_scale
 from proofmap.plugins.settings import Shortcuts, setting
 from proofmap.session import Session
 

@@ -22,8 +22,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress
 from proofmap.core.tensors import drop_repeats, private_copy
-from proofmap.metrics.games import Game
-from proofmap.metrics.quadrature import Quadrature
+from proofmap.metrics.games import Game, Quadrature
 from proofmap.session import Session
 
 if TYPE_CHECKING:

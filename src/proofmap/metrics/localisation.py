@@ -13,9 +13,7 @@ from torch import Tensor
 
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Box, Pictures
-from proofmap.metrics.judged import Judged
-from proofmap.metrics.metric import METRICS, Metric
-from proofmap.metrics.regions import (
+from proofmap.metrics.boxes import (
     Piece,
     Reading,
     above_threshold,
@@ -24,6 +22,8 @@ from proofmap.metrics.regions import (
     inside_boxes,
     largest_piece,
 )
+from proofmap.metrics.judged import Judged
+from proofmap.metrics.metric import METRICS, Metric
 from proofmap.plugins.settings import setting
 
 

@@ -26,7 +26,7 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.fills import Fill, Gray
 from proofmap.methods.method import Cost
 from proofmap.methods.perturbation.regions import exact
-from proofmap.metrics import proof
+from proofmap.metrics import scores
 from proofmap.metrics.areas import GameMetric
 from proofmap.metrics.games import GAMES, Game
 from proofmap.metrics.judged import Judged
@@ -217,7 +217,7 @@ class MerlinArthurCompleteness(MerlinArthur):
     description = "how often the top of the right label's map alone makes the net say it"
 
     def values(self, judged: Judged) -> Tensor:
-        return proof.worst_case(self.convinced(judged).masked_fill(~self.right(judged), torch.nan))
+        return scores.worst_case(self.convinced(judged).masked_fill(~self.right(judged), torch.nan))
 
 
 @METRICS.register
@@ -232,7 +232,7 @@ class MerlinArthurSoundness(MerlinArthur):
     description = "how often no wrong label's map, its top alone, makes the net say that label"
 
     def values(self, judged: Judged) -> Tensor:
-        return proof.worst_case((1 - self.convinced(judged)).masked_fill(self.right(judged), torch.nan))
+        return scores.worst_case((1 - self.convinced(judged)).masked_fill(self.right(judged), torch.nan))
 
 
 @METRICS.register

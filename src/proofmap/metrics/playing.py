@@ -14,9 +14,8 @@ from proofmap.core.progress import Progress
 from proofmap.core.ranking import Ties
 from proofmap.fills import Fill
 from proofmap.metrics.curves import Curves, join_lengths
-from proofmap.metrics.distinct import given_pairs
 from proofmap.metrics.games import Game, make_game
-from proofmap.metrics.judged import Judged
+from proofmap.metrics.judged import Judged, given_pairs
 from proofmap.metrics.targets import Target
 from proofmap.session import Session
 

@@ -5,6 +5,19 @@ target h that is read from the net. The paper's AUC is the insertion game with t
 also defines a completeness and a soundness:
 
     alpha(x, a) = min( max(g, e1) / h , 1 ),    beta(x, a) = min( max(h, e2) / g , 1 ),    h = h(x, a) of the whole input.
+
+An area can match f by cancellation: a curve that is at .1 for half of the steps and at .7 for the other half has the mean .4. So other
+metrics summarise the points F(s) of the same curve, at the shares s of the positions, in ways other than the area:
+
+    peak             max over s of F(s) / max(f, e2)                            how far the curve overshoots
+    peak-soundness   min over s of beta(s) = min(1 / peak, 1)                   no part of the image proves more than the net believes
+    reach            least s with F(s) >= part * f;  1 if there is none         how small the proof is
+    steadiness       the share of s in [s0, 1] with alpha(s), beta(s) >= 1 / factor
+
+The largest of several noisy points is larger than the largest of their means. With a random fill a point is a mean over ``draws``
+backgrounds with a standard error e, and among S points the peak of a flat curve is about e * sqrt(2 ln S) too large. Two settings keep this
+small: more ``draws``, and ``q`` below 1, which takes the q-quantile over s in place of the maximum: F is above it on a share 1 - q of the
+curve. The curve is known only at the points that are played, so a spike narrower than a step may be missed.
 """
 
 from __future__ import annotations
@@ -18,7 +31,7 @@ import torch
 from torch import Tensor
 
 from proofmap.core.errors import InputError
-from proofmap.metrics import proof
+from proofmap.metrics import scores
 from proofmap.metrics.areas import Deletion, GameMetric, Insertion
 from proofmap.metrics.games import CURVES, Game, InsertionGame
 from proofmap.metrics.judged import MOST_LABELS_IN_MATRIX, Judged
@@ -49,7 +62,7 @@ class ProofMetric(GameMetric):
     limits = (0.0, 1.0)
     reference = REFERENCE
     shortcuts: ClassVar[Shortcuts] = {
-        "thresholds": {name: asdict(pair) for name, pair in proof.THRESHOLDS.items()},
+        "thresholds": {name: asdict(pair) for name, pair in scores.THRESHOLDS.items()},
         "curve": CURVES,
     }
 
@@ -78,7 +91,7 @@ class ProofMetric(GameMetric):
     def expand_shortcut(cls, key: str, value: Any) -> Mapping[str, Any]:
         if key != "thresholds":
             return super().expand_shortcut(key, value)
-        both = asdict(proof.thresholds(value))
+        both = asdict(scores.thresholds(value))
         return {name: both[name] for name in setting_names(cls) if name in both}
 
 
@@ -88,8 +101,8 @@ class WorstOfLabels(ProofMetric):
     top: int | None
 
     def from_pairs(self, judged: Judged, pairs: Tensor) -> Tensor:
-        chosen = proof.of_most_probable(pairs, self.curves(judged).f, self.top)
-        return proof.worst_case(chosen) if self.higher_is_better else -proof.worst_case(-chosen)
+        chosen = scores.of_most_probable(pairs, self.curves(judged).f, self.top)
+        return scores.worst_case(chosen) if self.higher_is_better else -scores.worst_case(-chosen)
 
 
 @METRICS.register
@@ -104,7 +117,7 @@ class Completeness(WorstOfLabels):
 
     def pairs(self, judged: Judged) -> Tensor:
         c = self.curves(judged)
-        return proof.completeness(c.auc, c.h, self.e1)
+        return scores.completeness(c.auc, c.h, self.e1)
 
 
 @METRICS.register
@@ -119,28 +132,28 @@ class Soundness(WorstOfLabels):
 
     def pairs(self, judged: Judged) -> Tensor:
         c = self.curves(judged)
-        return proof.soundness(c.auc, c.h, self.e2)
+        return scores.soundness(c.auc, c.h, self.e2)
 
 
 @METRICS.register
 class BestEffort(ProofMetric):
-    """The smallest alpha(x, a) of labels other than the top one: those with f >= e1, or all (:func:`~proofmap.metrics.proof.best_effort`)."""
+    """The smallest alpha(x, a) of labels other than the top one: those with f >= e1, or all (:func:`~proofmap.metrics.scores.best_effort`)."""
 
     name = "best-effort"
     revision = 2  # 1 counted images without such labels as perfect
     kind = "best-effort"
     description = "worst completeness over the labels with f >= e1 other than the top one"
     e1: float = setting(0.01, E1, least=0, most=1)
-    counted: proof.Counted = setting("believed", COUNTED)
+    counted: scores.Counted = setting("believed", COUNTED)
 
     def values(self, judged: Judged) -> Tensor:
         c = self.curves(judged)
         top2, f = judged.top2
-        return proof.best_effort(c.auc, c.h, c.labels, top2, f[:, 1], self.e1, self.counted)
+        return scores.best_effort(c.auc, c.h, c.labels, top2, f[:, 1], self.e1, self.counted)
 
 
 def default_metrics(
-    thresholds: str | tuple[float, float] | proof.Thresholds = "paper",
+    thresholds: str | tuple[float, float] | scores.Thresholds = "paper",
     curve: str | Mapping[str, Any] = "paper",
 ) -> list[Metric]:
     """Completeness, soundness and best effort at these thresholds, insertion and deletion, on these curves.
@@ -202,5 +215,125 @@ class SecondSoundness(ProofMetric):
     def values(self, judged: Judged) -> Tensor:
         curves = self.curves(judged)
         second = judged.labels == judged.top2[0][:, 1:]
-        scores = proof.soundness(curves.auc, curves.f, self.e2).masked_fill(~second, torch.nan)
-        return proof.worst_case(scores)
+        found = scores.soundness(curves.auc, curves.f, self.e2).masked_fill(~second, torch.nan)
+        return scores.worst_case(found)
+
+
+Q = "quantile of the curve that counts as its peak; 1: the largest point"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShapeMetric(WorstOfLabels):
+    """Base class of metrics that summarise the points of an insertion curve F, without points at which nothing is shown. An image's
+    value is that of its worst label.
+    """
+
+    top: int | None = setting(None, TOP, least=1)
+
+    def _shown(self, judged: Judged) -> tuple[Tensor, Tensor, Tensor]:
+        """The curve F ``(N, L, S)`` where something is shown, the share of the positions ``(S,)`` that is shown at each point, and the
+        share of the curve ``(S,)`` that each point stands for.
+        """
+        c = self.curves(judged)
+        some, values = c.counts > 0, c.probabilities.double()
+        weights = self.game.quadrature.nodes(c.positions).weights[some]
+        shares = c.counts[some].double() / c.positions
+        return (
+            values[..., some.to(values.device)],
+            shares.to(values.device),
+            (weights / weights.sum()).to(values.device),
+        )
+
+
+@METRICS.register
+class Peak(ShapeMetric):
+    """The largest F(s) / max(f, e2) over the points s and the labels of an image: 1 if no part of the image gives more than the
+    whole image.
+    """
+
+    name = "peak"
+    kind = "peak"
+    description = "largest point of the insertion curve, in units of f; worst case over labels"
+    higher_is_better = False
+    limits = (0.0, torch.inf)
+    e2: float = setting(0.001, E2, least=0, most=1)
+    q: float = setting(1.0, Q, above=0, most=1)
+
+    def pairs(self, judged: Judged) -> Tensor:
+        values, _, weights = self._shown(judged)
+        f = self.curves(judged).h
+        highest, believed = scores.peak_of(values, weights, self.q).to(f), f.clamp_min(self.e2)
+        ratio = torch.where(believed > 0, highest / believed, torch.where(highest > 0, torch.inf, 1.0))
+        return ratio.masked_fill(f.isnan(), torch.nan)
+
+
+@METRICS.register
+class PeakSoundness(ShapeMetric):
+    """The smallest value of min(max(f, e2) / max over s of F(s), 1) over an image's labels."""
+
+    name = "peak-soundness"
+    kind = "peak-soundness"
+    description = "worst case over labels of min(max(f, e2) / largest point of the curve, 1): no part proves more than the whole"
+    e2: float = setting(0.001, E2, least=0, most=1)
+    q: float = setting(1.0, Q, above=0, most=1)
+
+    def pairs(self, judged: Judged) -> Tensor:
+        values, _, weights = self._shown(judged)
+        f = self.curves(judged).h
+        return scores.soundness(scores.peak_of(values, weights, self.q).to(f), f, self.e2)
+
+
+@METRICS.register
+class ProofReach(ShapeMetric):
+    """For each label the smallest share s with F(s) >= part * f; the score is the largest of these over labels with f >= e1.
+
+    The share is found among the points that are played, so it is at most one step too large. The value is NaN if an image has no
+    label with f >= e1.
+    """
+
+    name = "reach"
+    kind = "reach"
+    description = "least share of the positions that shows part * f; worst case over labels with f >= e1"
+    higher_is_better = False
+    e1: float = setting(0.01, "labels whose probability f is below e1 need no proof", least=0, most=1)
+    part: float = setting(
+        0.9, "share of f, the label's probability for the whole input, that the curve must reach", above=0
+    )
+
+    def pairs(self, judged: Judged) -> Tensor:
+        values, shares, _ = self._shown(judged)
+        f = self.curves(judged).h
+        found = scores.reach_of(values, shares, f, self.part)
+        return found.to(f).masked_fill(f.isnan() | (f < self.e1), torch.nan)
+
+
+@METRICS.register
+class Steadiness(ShapeMetric):
+    """For each label, the share of the curve from s0 on that lies within a factor of f, so that alpha(s) and beta(s) are both at least
+    1 / factor. The score is the smallest of these over an image's labels.
+    """
+
+    name = "steadiness"
+    kind = "steadiness"
+    description = "share of the curve within a factor of f, from a share s0 on; worst case over labels"
+    e1: float = setting(0.01, E1, least=0, most=1)
+    e2: float = setting(0.001, E2, least=0, most=1)
+    factor: float = setting(
+        1.5, "factor by which a point of the curve may differ from f, the label's probability", least=1
+    )
+    s0: float = setting(0.1, "share of shown positions from which on the curve counts", least=0, most=1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.s0 > self.within[1]:
+            raise InputError(
+                f"steadiness: s0={self.s0} is beyond the end of the curve, within={self.within}; lower s0 or widen within"
+            )
+
+    def pairs(self, judged: Judged) -> Tensor:
+        values, shares, weights = self._shown(judged)
+        f = self.curves(judged).h
+        share = scores.steady_share(
+            values, shares, weights, f.double(), e1=self.e1, e2=self.e2, factor=self.factor, s0=self.s0
+        )
+        return share.to(f).masked_fill(f.isnan(), torch.nan)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from proofmap.metrics.metric import METRICS, RunMetric, RunValue, RunValues
-from proofmap.metrics.similarity import mean_ranks, spearman
+from proofmap.metrics.randomisation import mean_ranks, spearman
 
 REFERENCE = "Tomsett et al. 2020"
 

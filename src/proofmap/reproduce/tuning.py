@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from proofmap.core.text import counted
-from proofmap.metrics.saliency_metric import DELTAS, SaliencySweep, saliency_sweep, sweep_of
+from proofmap.metrics.boxes import DELTAS, SaliencySweep, saliency_sweep, sweep_of
 from proofmap.reproduce.findings import Job, PaperTable
 from proofmap.reproduce.rows import draw_sample
 from proofmap.reproduce.stored_maps import StoredMaps

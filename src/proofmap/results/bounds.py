@@ -7,7 +7,7 @@ the map with the largest. If a run judged both, these areas are known for each p
     lo = the smallest area of all methods       hi = the largest area of all methods
 
 Usually they are the areas of the two searching methods, but another method may go beyond them. Completeness alpha, soundness beta and their
-floors e1 and e2 are defined in :mod:`proofmap.metrics.proof`:
+floors e1 and e2 are defined in :mod:`proofmap.metrics.scores`:
 
     overshoot = -log beta(A, f)                 = log A - log max(f, e2), or 0 where that is negative
     of it by choice = -log beta(A, max(f, lo))  = log A - log max(f, e2, lo), or 0
@@ -35,7 +35,7 @@ from torch import Tensor
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted
-from proofmap.metrics import proof
+from proofmap.metrics import scores
 from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation, Results, evaluation_of
 from proofmap.results.notes import distractor_notes, subject_words
@@ -134,9 +134,9 @@ def bounds(results: Results) -> Bounds:
     methods = []
     for result in by_target[None]:
         areas = _areas(result).where(known, torch.nan)
-        over = [-proof.soundness(areas, target, e2).log() for target in (f, f.maximum(low))]
+        over = [-scores.soundness(areas, target, e2).log() for target in (f, f.maximum(low))]
         short = [
-            (-proof.completeness(areas, target, e1).log()).masked_fill(f < e1, torch.nan)
+            (-scores.completeness(areas, target, e1).log()).masked_fill(f < e1, torch.nan)
             for target in (f, f.minimum(high))
         ]
         means = [_pair_mean(values) for values in (*over, *short)]

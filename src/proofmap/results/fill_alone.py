@@ -46,11 +46,11 @@ def f_of_fill(curves: Curves) -> Tensor:
 
 def given_by_fill(result: MethodResult) -> Tensor:
     """A mask ``(N, L)`` of the pairs whose label the fill alone gives."""
-    from proofmap.metrics import proof
+    from proofmap.metrics import scores
 
     curves = result.insertion
     alone, auc, f = f_of_fill(curves), curves.auc.double().cpu(), curves.f.double().cpu()
-    too_strong = proof.soundness(auc, f, result.threshold("e2")) < BAR
+    too_strong = scores.soundness(auc, f, result.threshold("e2")) < BAR
     found: Tensor = (alone >= GIVEN) | (too_strong & (alone >= WORTH_NAMING) & (alone >= auc / 2))
     return found & (curves.labels.cpu() != NO_LABEL)
 

@@ -249,7 +249,7 @@ def _best_effort_rule(score: Score) -> str:
     """The rule that decides which images a best-effort score counts, in words. Empty for other scores and for scores of other packages."""
     if score.kind != BEST_EFFORT or "e1" not in score.settings:
         return ""
-    from proofmap.metrics.proof import SECOND_LABEL_FLOOR
+    from proofmap.metrics.scores import SECOND_LABEL_FLOOR
 
     e1 = float(str(score.settings["e1"]))
     second = f"whose second label has f >= {SECOND_LABEL_FLOOR:g}"

@@ -66,14 +66,14 @@ def _rounded_below_bar(value: float) -> float:
 def proof_values(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> tuple[float, float]:
     """The completeness and soundness of the map for the label at ``place`` of an image, from the first score of each kind. A missing value
     is computed from the stored insertion curve."""
-    from proofmap.metrics import proof
+    from proofmap.metrics import scores
 
     f, auc = evaluation.f[index, place].cpu(), result.insertion.auc[index, place].cpu()
     alpha, beta = (_scored(result, kind, index, place) for kind in (COMPLETENESS, SOUNDNESS))
     if math.isnan(alpha):
-        alpha = float(proof.completeness(auc, f, result.threshold("e1")))
+        alpha = float(scores.completeness(auc, f, result.threshold("e1")))
     if math.isnan(beta):
-        beta = float(proof.soundness(auc, f, result.threshold("e2")))
+        beta = float(scores.soundness(auc, f, result.threshold("e2")))
     return alpha, beta
 
 
@@ -155,7 +155,7 @@ def shape_of(evaluation: Evaluation, result: MethodResult, index: int, place: in
 
     If the input was not kept, its own length is unknown, and ``reach`` is a share of the longest text's positions.
     """
-    from proofmap.metrics.curve_shape import peak_of, reach_of
+    from proofmap.metrics.scores import peak_of, reach_of
 
     curves = result.insertion
     own = evaluation.count_of(index) if index in evaluation.pictured else curves.positions

@@ -10,7 +10,7 @@ from typing import Literal
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.core.text import counted
-from proofmap.metrics.similarity import SIMILARITIES
+from proofmap.metrics.randomisation import SIMILARITIES
 from proofmap.results import tables
 from proofmap.results.tables import Cells, Tables
 

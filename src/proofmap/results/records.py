@@ -162,7 +162,7 @@ class MethodResult(HoldsArrays, tensors=["maps"], tables=["values", "pairs"], cu
         for score in self.scores:
             if which in score.settings:
                 return float(str(score.settings[which]))
-        from proofmap.metrics.proof import THRESHOLDS
+        from proofmap.metrics.scores import THRESHOLDS
 
         return float(getattr(THRESHOLDS["paper"], which))
 

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from proofmap.metrics import proof
+from proofmap.metrics.scores import completeness, soundness
 
 PHOTO, NET = "an ImageNet photo of a desk with a computer", "ResNet-50"
 LABELS = ("desk", "desktop computer")
@@ -46,5 +46,5 @@ def scores(
     Phang et al. 2020      complete 0.58  sound 1.00
     """
     believed, auc = (torch.tensor(values, dtype=torch.float64) for values in (f, areas))
-    complete, sound = proof.completeness(auc, believed, e1), proof.soundness(auc, believed, e2)
+    complete, sound = completeness(auc, believed, e1), soundness(auc, believed, e2)
     return list(zip(complete.tolist(), sound.tolist(), strict=True))

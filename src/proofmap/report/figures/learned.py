@@ -14,7 +14,7 @@ from proofmap.core.labels import Labels
 from proofmap.core.progress import Progress
 from proofmap.core.text import one_line
 from proofmap.methods.masks.learned import LearnedMask
-from proofmap.metrics import proof
+from proofmap.metrics import scores
 from proofmap.metrics.playing import insertion
 from proofmap.report.figures.curves import chosen_labels, learned_settings
 from proofmap.report.figures.drawing import registered
@@ -37,7 +37,7 @@ def artifacts(
     labels: Labels = "all",
     tvs: Sequence[float] = (0.0, 0.01),
     method: LearnedMask | None = None,
-    thresholds: str | tuple[float, float] | proof.Thresholds = "paper",
+    thresholds: str | tuple[float, float] | scores.Thresholds = "paper",
     seed: int = 0,
     progress: Progress | None = None,
 ) -> GridFigure:
@@ -69,7 +69,7 @@ def artifacts_of(
     maps: Mapping[float, Tensor],
     settings: str,
     *,
-    thresholds: str | tuple[float, float] | proof.Thresholds = "paper",
+    thresholds: str | tuple[float, float] | scores.Thresholds = "paper",
     points: int | Literal["all"] = 32,
     seed: int = 0,
     progress: Progress | None = None,
@@ -82,7 +82,7 @@ def artifacts_of(
         settings: how the masks were learned, as a sentence for the caption.
         points: the number of points of the insertion curves whose areas are shown.
     """
-    at = proof.thresholds(thresholds)
+    at = scores.thresholds(thresholds)
     inputs, same_labels = classifier.inputs, bool((table == table[:1]).all())
     rows: list[tuple[GridCell | None, ...]] = []
     for masks in maps.values():
@@ -90,8 +90,8 @@ def artifacts_of(
             classifier.frozen(), images, masks, table, points=points, seed=seed, progress=progress
         )
         f, auc = curves.f.tolist(), curves.auc.tolist()
-        complete = proof.completeness(curves.auc, curves.f, at.e1).tolist()
-        sound = proof.soundness(curves.auc, curves.f, at.e2).tolist()
+        complete = scores.completeness(curves.auc, curves.f, at.e1).tolist()
+        sound = scores.soundness(curves.auc, curves.f, at.e2).tolist()
         blends = blended(classifier, images, masks)
         for i, image in enumerate(images):
             row = [GridCell.photo(image, inputs, "")]

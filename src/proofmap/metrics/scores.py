@@ -147,3 +147,55 @@ def best_effort(
     if counted == "believed":
         asked &= f >= e1
     return worst_case(completeness(auc, f, e1).masked_fill(~asked, torch.nan))
+
+
+def peak_of(values: Tensor, weights: Tensor, q: float = 1.0) -> Tensor:
+    """The q-quantile ``(N, L)`` of curves ``(N, L, S)`` whose points have the weights ``weights`` ``(S,)``: the least value such that
+    the points above it have a total weight of at most 1 - q.
+
+    >>> curve = torch.tensor([[[0.1, 0.9, 0.4, 0.4]]])
+    >>> [round(peak_of(curve, torch.full((4,), 0.25), q).item(), 2) for q in (1.0, 0.75)]
+    [0.9, 0.4]
+    """
+    falling, order = values.sort(dim=-1, descending=True)
+    above = weights.to(values.device)[order].cumsum(dim=-1) - weights.to(values.device)[order]
+    counts = above <= 1 - q + 1e-9
+    return falling.gather(-1, (counts.sum(dim=-1, keepdim=True) - 1).clamp_min(0))[..., 0]
+
+
+def reach_of(values: Tensor, shares: Tensor, f: Tensor, part: float = 0.9) -> Tensor:
+    """The smallest of the shares ``(S,)`` at which curves ``(N, L, S)`` reach ``part * f``, ``(N, L)``; 1 if they never do.
+
+    >>> curve = torch.tensor([[[0.1, 0.5, 0.4]]])
+    >>> reach_of(curve, torch.tensor([0.2, 0.6, 1.0]), torch.tensor([[0.4]])).item()
+    0.6000000238418579
+    """
+    there = values >= part * f[..., None]
+    return torch.where(there.any(dim=-1), shares[there.int().argmax(dim=-1)], 1.0)
+
+
+def steady_share(
+    values: Tensor,
+    shares: Tensor,
+    weights: Tensor,
+    f: Tensor,
+    *,
+    e1: float = 0.01,
+    e2: float = 0.001,
+    factor: float = 1.5,
+    s0: float = 0.1,
+) -> Tensor:
+    """The share ``(N, L)`` of each curve ``(N, L, S)`` that is within ``factor`` of f ``(N, L)``, counted from the share ``s0`` of
+    the positions on. The points of the curve are at ``shares`` ``(S,)`` and have ``weights`` ``(S,)``.
+
+    >>> curve, shares = torch.tensor([[[0.1, 0.3, 0.9, 0.5]]]), torch.tensor([0.05, 0.25, 0.5, 1.0])
+    >>> steady_share(
+    ...     curve, shares, torch.full((4,), 0.25), torch.tensor([[0.4]])
+    ... ).item()  # .3 and .5 of three
+    0.6666666865348816
+    """
+    believed = f[..., None].expand_as(values)
+    complete, sound = completeness(values, believed, e1), soundness(values, believed, e2)
+    steady = (complete >= 1 / factor) & (sound >= 1 / factor)
+    late = weights * (shares >= s0)
+    return (steady * late).sum(dim=-1) / late.sum()
