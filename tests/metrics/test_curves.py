@@ -26,8 +26,8 @@ from proofmap.metrics import (
     InsertionGame,
     completeness,
     deletion,
-    distinct,
     insertion,
+    judged,
     make_game,
     soundness,
 )
@@ -388,7 +388,7 @@ def test_however_many_maps_are_ranked_together_the_curves_are_the_same(
 ) -> None:
     tied = maps.round(decimals=1)
     usual = insertion(f, images, tied, labels, ties="random")
-    monkeypatch.setattr(distinct, "_VALUES_AT_ONCE", at_once)
+    monkeypatch.setattr(judged, "_VALUES_AT_ONCE", at_once)
     assert torch.equal(insertion(f, images, tied, labels, ties="random").probabilities, usual.probabilities)
 
 

@@ -115,7 +115,7 @@ def test_score_and_confidence_share_their_passes() -> None:
 # ---- the sweep -----------------------------------------------------------------------------------------------------
 
 
-def planted(classifier: object, images: Tensor, labels: Tensor) -> Tensor:
+def planted(images: Tensor, labels: Tensor) -> Tensor:
     """One bright position on a faint ramp."""
     ramp = (
         torch.linspace(0, 0.2, HEIGHT * WIDTH).view(HEIGHT, WIDTH).repeat(len(images), labels.shape[1], 1, 1)
@@ -127,9 +127,9 @@ def planted(classifier: object, images: Tensor, labels: Tensor) -> Tensor:
 def test_the_sweep_has_the_papers_thresholds_and_finds_the_best() -> None:
     assert len(DELTAS) == 26 and DELTAS[0] == 0 and DELTAS[-1] == 5 and DELTAS[3] == 0.6
     j = judged()
-    sweep = saliency_sweep(j.classifier, "gradient", j.images, labels=LABELS)
-    maps = make_method("gradient")(j.classifier, j.images, LABELS[:, :1])
-    alone = Judged(Session(j.classifier), j.images, LABELS[:, :1], maps)
+    maps = make_method("gradient")(j.classifier, j.images, LABELS)
+    sweep = saliency_sweep(Judged(Session(j.classifier), j.images, LABELS, maps))
+    alone = Judged(Session(j.classifier), j.images, LABELS[:, :1], maps[:, :1])
     values = [SaliencyMetric(delta=delta)(alone).mean().item() for delta in DELTAS]
     assert [row.value for row in sweep.rows] == pytest.approx(values, abs=1e-5)
     assert sweep.metric.delta == DELTAS[int(np.argmin(values))] and sweep.n == N
@@ -138,18 +138,16 @@ def test_the_sweep_has_the_papers_thresholds_and_finds_the_best() -> None:
 
 def test_a_best_threshold_with_tiny_boxes_is_flagged() -> None:
     j = judged()
-    sweep = saliency_sweep(j.classifier, planted, j.images, deltas=[5.0])
+    j.maps = planted(j.images, j.labels)
+    sweep = saliency_sweep(j, deltas=[5.0])
     assert sweep.best.tiny == 1.0 and sweep.best.area == pytest.approx(1 / 108)
     assert sweep.degenerate and "Degenerate: at the best threshold 100%" in str(sweep)
-    assert not saliency_sweep(j.classifier, planted, j.images, deltas=[0.0]).degenerate
+    assert not saliency_sweep(j, deltas=[0.0]).degenerate
 
 
-def test_an_empty_holdout_is_refused() -> None:
-    j = judged()
-    with pytest.raises(InputError, match="holdout is empty"):
-        saliency_sweep(j.classifier, "gradient", j.images[:0])
+def test_a_sweep_without_thresholds_is_refused() -> None:
     with pytest.raises(InputError, match="no thresholds"):
-        saliency_sweep(j.classifier, "gradient", j.images, deltas=[])
+        saliency_sweep(judged(), deltas=[])
 
 
 def test_the_interval_does_not_count_with_values_that_only_the_floor_of_f_allows() -> None:

@@ -13,15 +13,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Box, Inputs
-from proofmap.core.labels import NO_LABEL, Labels
-from proofmap.methods.method import Cost, MethodLike, make_method
+from proofmap.core.labels import NO_LABEL
+from proofmap.methods.method import Cost
 from proofmap.metrics.judged import Judged
+from proofmap.metrics.localisation import LocalisationMetric, known_places
 from proofmap.metrics.metric import METRICS, Metric
 from proofmap.plugins.settings import setting
-from proofmap.session import Session
 
 
 def unit_scale(maps: Tensor) -> Tensor:
@@ -160,28 +159,6 @@ def _enlarging(start: Tensor, stop: Tensor, length: int) -> Tensor:
     return weights
 
 
-def box_distance(box: Box, positions: Sequence[int], device: torch.device) -> Tensor:
-    """The distance ``(*positions)`` between the centre of each position and a box; 0 inside the box. For inputs with one axis, only
-    the left and right sides of the box count.
-    """
-    left, top, right, bottom = box
-    sides = [(left, right)] if len(positions) == 1 else [(top, bottom), (left, right)]
-    total = torch.zeros(tuple(positions), device=device)
-    for axis, (low, high) in enumerate(sides):
-        middle = torch.arange(positions[axis], device=device, dtype=torch.float32) + 0.5
-        beyond = torch.maximum(low - middle, middle - high).clamp_min(0)
-        total = total + beyond.view([-1 if k == axis else 1 for k in range(len(positions))]).square()
-    return total.sqrt()
-
-
-def inside_boxes(boxes: Sequence[Box], positions: Sequence[int], device: torch.device) -> Tensor:
-    """A boolean mask ``(*positions)`` of the positions whose centre lies in one of the boxes."""
-    found = torch.zeros(tuple(positions), dtype=torch.bool, device=device)
-    for box in boxes:
-        found |= box_distance(box, positions, device) == 0
-    return found
-
-
 LEAST_AREA = 0.05
 """Boxes that cover less than this share of the picture count as this large, and are flagged, because their crops consist of a few
 enlarged pixels.
@@ -238,14 +215,15 @@ class BoxMetric(Metric):
         boxes = self.boxes(judged)
         gray = judged.inputs.blank(1).to(judged.images)
 
-        def build(image: Tensor, place: Tensor) -> Tensor:
+        def value(image: Tensor, place: Tensor, _: Tensor) -> Tensor:
             pair = image * judged.labels.shape[1] + place
             own = Boxes(boxes.start[pair], boxes.stop[pair])
             seen = crops(judged.images[image], own, judged.inputs)
             empty = (own.stop == own.start).any(dim=1).view(-1, *[1] * (seen.ndim - 1))
-            return torch.where(empty, gray, seen)
+            return judged.f_of(torch.where(empty, gray, seen), image, place)
 
-        return judged.read(("crop", self.delta, self.reading, self.piece, self.empty), build)
+        key = ("crop", self.delta, self.reading, self.piece, self.empty)
+        return judged.once(key, lambda: judged.over_pairs(value)[..., 0])
 
 
 @METRICS.register
@@ -297,6 +275,75 @@ class SaliencyConfidence(BoxMetric):
 
     def cost(self, labels: int, method: Cost | None) -> Cost:
         return Cost(forward=labels)
+
+
+@METRICS.register
+class BoxIoU(LocalisationMetric):
+    """Intersection over union of the box around the map's thresholded part with the best-matching true box of its label.
+
+    The map is scaled to run from 0 to 1; 0.2 of its maximum is CAM's threshold. With ``hit=0.5`` the value is 1 where the
+    overlap reaches one half, and its mean is the accuracy of weakly supervised localisation. That accuracy depends strongly on the
+    threshold: compare methods at several thresholds, or tune it on other images.
+    """
+
+    name = "box-iou"
+    description = "overlap of the box around a map's top values with the box of its label"
+    reference = "Zhou et al. 2016 (CAM); Choe et al. 2020"
+    delta: float = setting(
+        0.2,
+        "threshold for the map, which is scaled to run from 0 to 1; the setting reading says how delta is used",
+        least=0,
+    )
+    reading: Reading = setting(
+        "value", "whether the threshold is delta times the map's mean, or the value delta itself"
+    )
+    piece: Piece = setting(
+        "largest",
+        "what the box encloses: all positions that reach the threshold, or their largest connected piece",
+    )
+    hit: float | None = setting(
+        None,
+        "score 1 if the overlap is at least this, else 0; none: the score is the overlap itself",
+        above=0,
+        most=1,
+    )
+
+    def pairs(self, judged: Judged) -> Tensor:
+        if not judged.inputs.has_neighbours:
+            raise InputError(
+                f"box-iou draws a box, and {judged.inputs.noun} have no neighbours; leave this metric out"
+            )
+        found = torch.full(judged.labels.shape, torch.nan, device=judged.maps.device)
+        known = list(known_places(judged))
+        if not known:
+            return found
+        images, places = [image for image, _, _ in known], [place for _, place, _ in known]
+        keep = above_threshold(judged.maps[images, places], self.delta, self.reading)
+        drawn = boxes_around(largest_piece(keep) if self.piece == "largest" else keep)
+        ends = zip(drawn.start.tolist(), drawn.stop.tolist(), strict=True)
+        for (image, place, boxes), (start, stop) in zip(known, ends, strict=True):
+            found[image, place] = max(overlap(as_box(start, stop), box) for box in boxes)
+        return found if self.hit is None else (found >= self.hit).float().where(~found.isnan(), torch.nan)
+
+
+def as_box(start: Sequence[int], stop: Sequence[int]) -> Box:
+    """Left, top, right, bottom from the first and last positions along each axis; a line is one position high."""
+    (top, left), (bottom, right) = ((0, *start), (1, *stop)) if len(start) == 1 else (start, stop)
+    return (left, top, right, bottom)
+
+
+def overlap(one: Box, other: Box) -> float:
+    """Intersection over union of two boxes; 0 if both are empty.
+
+    >>> overlap((0, 0, 2, 2), (1, 0, 3, 2))
+    0.3333333333333333
+    """
+    width = min(one[2], other[2]) - max(one[0], other[0])
+    height = min(one[3], other[3]) - max(one[1], other[1])
+    both = max(width, 0.0) * max(height, 0.0)
+    areas = [(b[2] - b[0]) * (b[3] - b[1]) for b in (one, other)]
+    union = sum(areas) - both
+    return both / union if union > 0 else 0.0
 
 
 DELTAS = tuple(round(0.2 * k, 1) for k in range(26))
@@ -353,38 +400,15 @@ class SaliencySweep:
 
 
 def saliency_sweep(
-    classifier: Classifier,
-    method: MethodLike,
-    holdout: Tensor,
-    *,
-    labels: Labels = "top1",
-    metric: SaliencyMetric | None = None,
-    deltas: Sequence[float] = DELTAS,
-    seed: int = 0,
-) -> SaliencySweep:
-    """Try every threshold on a holdout: images that are not judged later. This takes one pass for each image and threshold.
-
-    Args:
-        labels: as in :func:`proofmap.evaluate`; each image is explained for the first of its labels.
-        metric: the metric to tune; its settings other than the threshold are kept.
-    """
-    if len(holdout) == 0:
-        raise InputError("the holdout is empty; give images that are not judged later")
-    if not deltas:
-        raise InputError("there are no thresholds to try")
-    images = classifier.check_images(holdout)
-    chosen = classifier.choose_labels(images, labels)[:, :1]
-    maps = make_method(method)(classifier, images, chosen, seed=seed)
-    judged = Judged(Session(classifier, seed=seed), images, chosen, maps)
-    return sweep_of(judged, metric=metric, deltas=deltas)
-
-
-def sweep_of(
     judged: Judged, *, metric: SaliencyMetric | None = None, deltas: Sequence[float] = DELTAS
 ) -> SaliencySweep:
-    """:func:`saliency_sweep` for existing maps: every threshold, for the first label of each image."""
-    base = metric or SaliencyMetric()
-    rows = []
+    """Try every threshold on maps of a holdout: images that are not judged later. This takes one pass for each image and threshold.
+
+    Each image counts with the first of its labels. ``metric`` is the metric to tune; its settings other than the threshold are kept.
+    """
+    if not deltas:
+        raise InputError("there are no thresholds to try")
+    base, judged, rows = metric or SaliencyMetric(), judged.first_label(), []
     for delta in deltas:
         one = replace(base, delta=delta)
         area = one.area(judged)[:, 0]

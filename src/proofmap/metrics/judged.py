@@ -321,16 +321,6 @@ class Judged:
         """For which images a true label is known, ``(N,)``."""
         return (self._truth_rows != NO_LABEL).any(dim=1)
 
-    def read(self, what: Hashable, build: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-        """f(z, a) ``(N, L)`` for an input z that is made for each (image, label) pair. ``build`` returns inputs ``(B, *shape)`` for
-        image indices ``(B,)`` and label indices ``(B,)``. This takes one pass per pair. The result is kept under the key ``what``.
-        """
-
-        def value(image: Tensor, place: Tensor, sample: Tensor) -> Tensor:
-            return self.f_of(build(image, place), image, place)
-
-        return self.once(what, lambda: self.over_pairs(value)[..., 0])
-
     def f_of(self, made: Tensor, image: Tensor, place: Tensor) -> Tensor:
         """f(z, a) ``(B,)`` for one batch of inputs z ``(B, *shape)``. The label a of each is given by the index of an image and the
         index in its row of labels, both ``(B,)``."""

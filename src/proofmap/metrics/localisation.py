@@ -1,4 +1,4 @@
-"""Does a map point at the object? The pointing game, the box of weakly supervised localisation, the energy inside boxes, and photos of
+"""Does a map point at the object? The pointing game, the energy inside boxes, and photos of
 two objects.
 """
 
@@ -13,15 +13,6 @@ from torch import Tensor
 
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Box, Pictures
-from proofmap.metrics.boxes import (
-    Piece,
-    Reading,
-    above_threshold,
-    box_distance,
-    boxes_around,
-    inside_boxes,
-    largest_piece,
-)
 from proofmap.metrics.judged import Judged
 from proofmap.metrics.metric import METRICS, Metric
 from proofmap.plugins.settings import setting
@@ -59,6 +50,28 @@ def known_places(judged: Judged) -> Iterator[tuple[int, int, Sequence[Box]]]:
         for place, label in enumerate(row):
             if boxes := judged.places(image, label):
                 yield image, place, boxes
+
+
+def box_distance(box: Box, positions: Sequence[int], device: torch.device) -> Tensor:
+    """The distance ``(*positions)`` between the centre of each position and a box; 0 inside the box. For inputs with one axis, only
+    the left and right sides of the box count.
+    """
+    left, top, right, bottom = box
+    sides = [(left, right)] if len(positions) == 1 else [(top, bottom), (left, right)]
+    total = torch.zeros(tuple(positions), device=device)
+    for axis, (low, high) in enumerate(sides):
+        middle = torch.arange(positions[axis], device=device, dtype=torch.float32) + 0.5
+        beyond = torch.maximum(low - middle, middle - high).clamp_min(0)
+        total = total + beyond.view([-1 if k == axis else 1 for k in range(len(positions))]).square()
+    return total.sqrt()
+
+
+def inside_boxes(boxes: Sequence[Box], positions: Sequence[int], device: torch.device) -> Tensor:
+    """A boolean mask ``(*positions)`` of the positions whose centre lies in one of the boxes."""
+    found = torch.zeros(tuple(positions), dtype=torch.bool, device=device)
+    for box in boxes:
+        found |= box_distance(box, positions, device) == 0
+    return found
 
 
 def energy(map_: Tensor) -> Tensor:
@@ -105,75 +118,6 @@ class EnergyInside(LocalisationMetric):
         inside = inside_boxes(boxes, weights.shape, weights.device)
         total = weights.sum()
         return torch.where(total > 0, weights[inside].sum() / total.where(total > 0, 1.0), 0.0)
-
-
-@METRICS.register
-class BoxIoU(LocalisationMetric):
-    """Intersection over union of the box around the map's thresholded part with the best-matching true box of its label.
-
-    The map is scaled to run from 0 to 1; 0.2 of its maximum is CAM's threshold. With ``hit=0.5`` the value is 1 where the
-    overlap reaches one half, and its mean is the accuracy of weakly supervised localisation. That accuracy depends strongly on the
-    threshold: compare methods at several thresholds, or tune it on other images.
-    """
-
-    name = "box-iou"
-    description = "overlap of the box around a map's top values with the box of its label"
-    reference = "Zhou et al. 2016 (CAM); Choe et al. 2020"
-    delta: float = setting(
-        0.2,
-        "threshold for the map, which is scaled to run from 0 to 1; the setting reading says how delta is used",
-        least=0,
-    )
-    reading: Reading = setting(
-        "value", "whether the threshold is delta times the map's mean, or the value delta itself"
-    )
-    piece: Piece = setting(
-        "largest",
-        "what the box encloses: all positions that reach the threshold, or their largest connected piece",
-    )
-    hit: float | None = setting(
-        None,
-        "score 1 if the overlap is at least this, else 0; none: the score is the overlap itself",
-        above=0,
-        most=1,
-    )
-
-    def pairs(self, judged: Judged) -> Tensor:
-        if not judged.inputs.has_neighbours:
-            raise InputError(
-                f"box-iou draws a box, and {judged.inputs.noun} have no neighbours; leave this metric out"
-            )
-        found = torch.full(judged.labels.shape, torch.nan, device=judged.maps.device)
-        known = list(known_places(judged))
-        if not known:
-            return found
-        images, places = [image for image, _, _ in known], [place for _, place, _ in known]
-        keep = above_threshold(judged.maps[images, places], self.delta, self.reading)
-        drawn = boxes_around(largest_piece(keep) if self.piece == "largest" else keep)
-        ends = zip(drawn.start.tolist(), drawn.stop.tolist(), strict=True)
-        for (image, place, boxes), (start, stop) in zip(known, ends, strict=True):
-            found[image, place] = max(overlap(as_box(start, stop), box) for box in boxes)
-        return found if self.hit is None else (found >= self.hit).float().where(~found.isnan(), torch.nan)
-
-
-def as_box(start: Sequence[int], stop: Sequence[int]) -> Box:
-    """Left, top, right, bottom from the first and last positions along each axis; a line is one position high."""
-    (top, left), (bottom, right) = ((0, *start), (1, *stop)) if len(start) == 1 else (start, stop)
-    return (left, top, right, bottom)
-
-
-def overlap(one: Box, other: Box) -> float:
-    """Intersection over union of two boxes; 0 if both are empty.
-
-    >>> overlap((0, 0, 2, 2), (1, 0, 3, 2))
-    0.3333333333333333
-    """
-    width = min(one[2], other[2]) - max(one[0], other[0])
-    height = min(one[3], other[3]) - max(one[1], other[1])
-    both = max(width, 0.0) * max(height, 0.0)
-    areas = [(b[2] - b[0]) * (b[3] - b[1]) for b in (one, other)]
-    union = sum(areas) - both
-    return both / union if union > 0 else 0.0
 
 
 @METRICS.register

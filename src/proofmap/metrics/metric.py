@@ -24,9 +24,6 @@ from proofmap.plugins.settings import Plugin, settings_class
 from proofmap.plugins.specs import make_plugin
 from proofmap.session import Session
 
-Per = Literal["image", "run"]
-Reads = Literal["all", "first"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Metric(Plugin):
@@ -39,7 +36,6 @@ class Metric(Plugin):
         higher_is_better: the direction.
         limits: the least and the greatest value.
         intrinsic: whether only the net and the images are used: nothing is trained, and no other data is needed.
-        per: whether there is a value per ``image`` or per ``run``.
         reads: the labels whose maps the metric reads: ``all`` of an image, or only its ``first``. In an evaluation, a metric that reads
             the first is given that label alone, so that its games are played on one map an image; its values per label are NaN for
             other labels.
@@ -50,8 +46,7 @@ class Metric(Plugin):
     higher_is_better: ClassVar[bool]
     limits: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
     intrinsic: ClassVar[bool] = True
-    per: ClassVar[Per] = "image"
-    reads: ClassVar[Reads] = "all"
+    reads: ClassVar[Literal["all", "first"]] = "all"
 
     @classmethod
     def make(cls, spec: Any) -> Metric:
@@ -177,6 +172,20 @@ class RunValues:
     higher_is_better: Mapping[str, bool] = field(default_factory=dict)
     """Whether higher is better, for every score."""
 
+    @property
+    def shared(self) -> list[str]:
+        """The scores that every method has."""
+        return [name for name in self.higher_is_better if all(name in v for v in self.values.values())]
+
+    def table(self, *columns: tuple[str, str]) -> Tensor:
+        """One column for each (method, score), and one row for each image that has no NaN in any column. Signs are such that larger is better."""
+        signed = [
+            self.values[method][score].double().cpu() * (1 if self.higher_is_better[score] else -1)
+            for method, score in columns
+        ]
+        table = torch.stack(signed, dim=1)
+        return table[~table.isnan().any(dim=1)]
+
 
 @dataclass(frozen=True)
 class RunValue:
@@ -192,8 +201,6 @@ class RunValue:
 @dataclass(frozen=True, kw_only=True)
 class RunMetric(Metric):
     """The settings of a metric of a whole run: agreement, reliability, anything that needs all methods at once."""
-
-    per = "run"
 
     def over_run(self, run: RunValues) -> Sequence[RunValue]:
         """The metric's numbers for a run, each with its subject, such as a score or a pair of methods."""

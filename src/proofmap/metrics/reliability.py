@@ -7,7 +7,7 @@ consistency:    do two metrics agree on one method's maps?               Spearma
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -67,42 +67,12 @@ def mean_correlation(values: Tensor) -> float:
     return float(found.nanmean())
 
 
-def images_by_methods(run: RunValues, score: str) -> Tensor:
-    """The values ``(n, K)`` of a score for K methods, on the n images that count for every method. The sign is such that larger is
-    better.
-    """
-    return _shared_images(run, [(values, score) for values in run.values.values()])
-
-
-def shared_scores(run: RunValues) -> list[str]:
-    """The scores that every method has."""
-    return [name for name in run.higher_is_better if all(name in v for v in run.values.values())]
-
-
-def two_scores(values: Mapping[str, Tensor], a: str, b: str, run: RunValues) -> Tensor:
-    """One method's values ``(n, 2)`` of the scores a and b, on the n images that count for both. The signs are such that larger is
-    better.
-    """
-    return _shared_images(run, [(values, a), (values, b)])
-
-
-def _shared_images(run: RunValues, columns: Sequence[tuple[Mapping[str, Tensor], str]]) -> Tensor:
-    """A table with one column per score, and one row per image that has no NaN in any column. The signs are such that larger is
-    better.
-    """
-    signed = [
-        values[name].double().cpu() * (1 if run.higher_is_better[name] else -1) for values, name in columns
-    ]
-    table = torch.stack(signed, dim=1)
-    return table[~table.isnan().any(dim=1)]
-
-
 @dataclass(frozen=True, kw_only=True)
 class ScoreMetric(RunMetric):
     """A metric of a run with one number for each score that all methods have."""
 
     def over_run(self, run: RunValues) -> Sequence[RunValue]:
-        tables = {name: images_by_methods(run, name) for name in shared_scores(run)}
+        tables = {name: run.table(*((method, name) for method in run.values)) for name in run.shared}
         return [RunValue(name, self.of_score(table), len(table)) for name, table in tables.items()]
 
     def of_score(self, values: Tensor) -> float:
@@ -155,8 +125,8 @@ class InternalConsistency(RunMetric):
 
     def over_run(self, run: RunValues) -> Sequence[RunValue]:
         found = []
-        for a, b in combinations(shared_scores(run), 2):
-            tables = [two_scores(values, a, b, run) for values in run.values.values()]
+        for a, b in combinations(run.shared, 2):
+            tables = [run.table((method, a), (method, b)) for method in run.values]
             each = torch.tensor([mean_correlation(table) for table in tables], dtype=torch.float64)
             found.append(RunValue(f"{a} and {b}", float(each.nanmean()), min(map(len, tables))))
         return found

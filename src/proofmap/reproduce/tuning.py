@@ -21,13 +21,15 @@ from typing import Any
 import torch
 
 from proofmap.core.text import counted
-from proofmap.metrics.boxes import DELTAS, SaliencySweep, saliency_sweep, sweep_of
+from proofmap.metrics.boxes import DELTAS, SaliencySweep, saliency_sweep
+from proofmap.metrics.judged import Judged
 from proofmap.reproduce.findings import Job, PaperTable
 from proofmap.reproduce.rows import draw_sample
 from proofmap.reproduce.stored_maps import StoredMaps
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import MethodResult
 from proofmap.results.tables import number
+from proofmap.session import Session
 
 METRIC = "saliency-metric"
 
@@ -85,12 +87,12 @@ def tune_on_other_images(job: Job) -> Tuning:
     """Tune the thresholds on the separate data that a recipe names. Maps of these images are computed only for tuning."""
     wanted = job.settings["tuned"]
     here = draw_sample(job, wanted["data"], wanted["number"])
-    sweeps = {}
+    labels, sweeps = here.classifier.choose_labels(here.images, "top1"), {}
     with job.progress.task("thresholds of the saliency metric", len(here.methods)) as task:
         for name, method in here.methods.items():
-            sweeps[name] = saliency_sweep(
-                here.classifier, method, here.images, deltas=wanted.get("deltas", DELTAS), seed=job.seed
-            )
+            maps = method(here.classifier, here.images, labels, seed=job.seed)
+            judged = Judged(Session(here.classifier, seed=job.seed), here.images, labels, maps)
+            sweeps[name] = saliency_sweep(judged, deltas=wanted.get("deltas", DELTAS))
             task.advance(1, name)
     costs = [method.cost(1) for method in here.methods.values()]
     made = sum(cost.passes for cost in costs if cost is not None)
@@ -101,7 +103,7 @@ def tune_on_first_images(stored: StoredMaps, wanted: Mapping[str, Any]) -> Tunin
     """Tune the thresholds on the first images of a run, using their stored maps: at least one image, at most a third of all images."""
     held = min(wanted["number"], max(1, len(stored.evaluation) // 3))
     sweeps = {
-        result.name: sweep_of(
+        result.name: saliency_sweep(
             stored.judged(result.name, images=slice(held), labels=1), deltas=wanted.get("deltas", DELTAS)
         )
         for result in stored.evaluation.results
