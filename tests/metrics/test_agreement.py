@@ -42,13 +42,6 @@ def test_with_ties_it_is_that_of_friedmans_test(values: np.ndarray) -> None:
         assert found == pytest.approx(from_friedman(values.astype(float)), abs=1e-12)
 
 
-def test_agreement_lies_between_none_and_all() -> None:
-    assert concordance(torch.tensor([[1.0, 2.0], [3.0, 4.0]])) == 1
-    assert concordance(torch.tensor([[1.0, 2.0], [4.0, 3.0]])) == 0
-    assert concordance(torch.tensor([[1.0, 2.0, 3.0], [2.0, 3.0, 1.0], [3.0, 1.0, 2.0]])) == 0
-    assert 0 < concordance(normal(20, 4)) < 0.3
-
-
 def test_only_the_order_on_each_image_counts() -> None:
     values = normal(9, 5)
     stretched = values * torch.arange(1, 10)[:, None] + normal(9, 1, seed=1)

@@ -101,12 +101,6 @@ def test_with_a_share_only_ranks_count() -> None:
     torch.testing.assert_close(values("average-drop:share=0.4", j), drop)
 
 
-def test_a_constant_map_shows_nothing() -> None:
-    j = judged(torch.full((N, 2, SIZE, SIZE), 3.0))
-    gray = j.classifier.probabilities(j.classifier.blank(1))[0][LABELS[:, 0]]
-    torch.testing.assert_close(values("average-drop", j), ((j.f[:, 0] - gray) / j.f[:, 0]).clamp_min(0))
-
-
 def test_infinite_values_count_as_the_largest_finite_ones() -> None:
     endless = torch.tensor(
         [[0.0, 1.0, torch.inf, -torch.inf], [torch.inf, -torch.inf, -torch.inf, torch.inf]]

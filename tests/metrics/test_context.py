@@ -175,12 +175,6 @@ def test_boxes_in_tensors_are_those_in_lists() -> None:
     assert list(witness.seen[0][1]) == [[(0, 0, 4, 4)]] * N
 
 
-def test_what_nobody_knows_is_none_and_empty() -> None:
-    witness = Witness()
-    pm.evaluate(conv_classifier(SIZE), pixels(N, SIZE), methods=["random"], metrics=[witness])
-    assert witness.seen == [(None, ())]
-
-
 @pytest.mark.parametrize(
     "given, told",
     [

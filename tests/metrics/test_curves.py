@@ -151,18 +151,6 @@ def test_presets_are_weighted_sums_of_the_exact_curve(preset: str, game: str) ->
     assert played.auc.item() == pytest.approx(expected, abs=2e-6)
 
 
-def test_the_ends_of_the_curve_are_the_fill_and_the_image(
-    f: Classifier, images: Tensor, maps: Tensor
-) -> None:
-    labels = torch.arange(LABELS).expand(N, -1)
-    whole, nothing = f.probabilities(images), f.probabilities(f.blank(N))
-    for game, (first, last) in {"insertion": (nothing, whole), "deletion": (whole, nothing)}.items():
-        played = curves(game, f, images, maps, labels, points=4)  # type: ignore[arg-type]
-        torch.testing.assert_close(played.probabilities[:, :, 0], first)
-        torch.testing.assert_close(played.probabilities[:, :, -1], last)
-        torch.testing.assert_close(played.f, whole)
-
-
 # ---- what always holds -------------------------------------------------------------------------------------
 
 any_map = arrays(np.float32, SIZE, elements=st.floats(-2, 2, width=16))
@@ -256,15 +244,6 @@ def assert_same(one: Curves, other: Curves) -> None:
         torch.testing.assert_close(getattr(one, name), getattr(other, name), equal_nan=True, msg=name)
 
 
-def test_images_are_judged_alike_alone_and_together(
-    f: Classifier, images: Tensor, maps: Tensor, labels: Tensor
-) -> None:
-    together = insertion(f, images, maps, labels, fill="noise")
-    for i in range(N):
-        alone = insertion(f, images[i : i + 1], maps[i : i + 1], labels[i : i + 1], fill="noise")
-        torch.testing.assert_close(alone.auc[0], together.auc[i])
-
-
 # ---- ties --------------------------------------------------------------------------------------------------
 
 
@@ -291,11 +270,6 @@ def test_random_ties_depend_on_the_seed_and_the_image_alone(f: Classifier, image
     assert all(a != b for a, b in zip(auc(0), auc(1), strict=True))
     index = insertion(f, images, flat, labels, points="all").auc[:, 0].tolist()
     assert all(a != b for a, b in zip(auc(0), index, strict=True))
-
-
-def test_ties_move_only_what_is_tied(f: Classifier, images: Tensor, maps: Tensor, labels: Tensor) -> None:
-    by_index, at_random = (insertion(f, images, maps, labels, ties=ties) for ties in ("index", "random"))
-    assert torch.equal(by_index.probabilities, at_random.probabilities)
 
 
 # ---- fills -------------------------------------------------------------------------------------------------
@@ -418,12 +392,6 @@ def test_the_matrix_holds_every_label_under_every_map(
     torch.testing.assert_close(played.matrix.sum(dim=2), torch.ones(N, LABELS))
 
 
-def test_the_matrix_is_made_only_when_asked_for(
-    f: Classifier, images: Tensor, maps: Tensor, labels: Tensor
-) -> None:
-    assert insertion(f, images, maps, labels, points=2).matrix is None
-
-
 # ---- how often the net runs --------------------------------------------------------------------------------
 
 
@@ -448,14 +416,6 @@ def watched() -> tuple[Classifier, CountedFunction]:
 
 
 INNER = POSITIONS - 1  # steps between nothing and everything; the two ends are seen once per image
-
-
-def test_each_distinct_map_costs_one_pass_per_step(
-    watched: tuple[Classifier, CountedFunction], images: Tensor, maps: Tensor, labels: Tensor
-) -> None:
-    f, function = watched
-    insertion(f, images, maps, labels, points="all", matrix=True)
-    assert function.images == N * LABELS * INNER + 2 * N
 
 
 def test_one_map_for_all_labels_costs_one_curve(
@@ -518,24 +478,6 @@ def test_progress_does_as_many_passes_as_it_announced(
 # ---- places without a label --------------------------------------------------------------------------------
 
 
-def test_places_without_a_label_are_nan_and_disturb_nobody(
-    f: Classifier, images: Tensor, maps: Tensor
-) -> None:
-    full = torch.tensor([[0, 1, 2], [1, 2, 3], [3, 0, 1]])
-    padded = torch.tensor([[0, 1, 2], [1, -1, -1], [3, -1, 1]])
-    expected = insertion(f, images, maps[:, :3], full, matrix=True)
-    played = insertion(f, images, maps[:, :3], padded, matrix=True)
-    absent = padded < 0
-    for name in ("auc", "error", "f", "probabilities"):
-        ours, theirs = getattr(played, name), getattr(expected, name)
-        assert bool(ours[absent].isnan().all()), name
-        assert torch.equal(ours[~absent], theirs[~absent]), name
-    assert played.matrix is not None and expected.matrix is not None
-    gone = absent[:, :, None] | absent[:, None, :]
-    assert bool(played.matrix[gone].isnan().all())
-    assert torch.equal(played.matrix[~gone], expected.matrix[~gone])
-
-
 def test_maps_of_places_without_a_label_are_never_looked_at(
     watched: tuple[Classifier, CountedFunction], images: Tensor, maps: Tensor
 ) -> None:
@@ -576,12 +518,6 @@ def test_options_override_the_preset(f: Classifier, images: Tensor, maps: Tensor
     played = insertion(f, images, maps, labels, curve="released", points=6, within=(0.0, 0.5), fill="blur")
     assert played.counts.tolist() == [2, 4, 6]
     assert (played.settings["rule"], played.settings["fill"]) == ("right", "blur")
-
-
-def test_settings_may_be_given_whole(f: Classifier, images: Tensor, maps: Tensor, labels: Tensor) -> None:
-    chosen = InsertionGame(fill=Noise(), draws=3)
-    played = curves(chosen, f, images, maps, labels)
-    assert played.settings["draws"] == 3 and make_game(chosen, ties="center").ties == "center"
 
 
 # ---- what is refused ---------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -122,13 +122,6 @@ def test_a_record_says_how_the_curve_was_drawn() -> None:
     noisy = bound(InsertionGame(fill=Noise(), draws=4), f)
     assert noisy.record()["draws"] == 4 and noisy.backgrounds == 4
     assert InsertionGame(draws=4).backgrounds == 1, "a fill that is not random is drawn once"
-
-
-def test_games_are_equal_when_their_settings_are() -> None:
-    game = InsertionGame()
-    assert game == InsertionGame() and hash(game) == hash(InsertionGame())
-    assert game != replace(game, draws=3) and game != DeletionGame()
-    assert Framed(always=1) != Framed(always=2)
 
 
 def test_a_game_of_ones_own_is_played_once_by_everyone_who_asks() -> None:

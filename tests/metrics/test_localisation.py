@@ -8,7 +8,6 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.core.errors import InputError
-from proofmap.core.inputs import Rows
 from proofmap.metrics import Judged, make_metric
 from proofmap.metrics.localisation import side_by_side
 from proofmap.session import Session
@@ -94,14 +93,6 @@ def test_the_box_of_a_map_against_one_drawn_by_hand() -> None:
         1 / 31
     )  # of two boxes the better: 4 x 5, sharing one corner
     assert value("box-iou:delta=1.5", j)[0] == 0.0  # nothing is kept
-
-
-def test_rows_have_no_boxes() -> None:
-    inputs = Rows(columns=4, mean=(0.0,) * 4, std=(1.0,) * 4)
-    f = pm.Classifier(Linear(normal(2, 4)), inputs=inputs)
-    j = Judged(Session(f), torch.rand(1, 4), torch.tensor([[0]]), torch.rand(1, 1, 4))
-    with pytest.raises(InputError, match="leave this metric out"):
-        make_metric("box-iou")(j)
 
 
 # ---- two things ------------------------------------------------------------------------------------------------------

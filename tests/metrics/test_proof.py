@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -65,30 +65,20 @@ def test_the_desk_soundness() -> None:
 # ---- the edges ---------------------------------------------------------------------------------------------
 
 
-def test_nothing_believed_and_nothing_proved_is_perfect() -> None:
-    assert alpha(0, 0) == beta(0, 0) == 1
-
-
-def test_a_label_that_is_impossible_is_complete_and_its_proof_unsound() -> None:
-    assert alpha(0.4, 0) == 1
-    assert beta(0.4, 0) == 0
-
-
-def test_a_label_without_proof_is_incomplete_and_sound() -> None:
-    assert alpha(0, 0.4) == 0
-    assert beta(0, 0.4) == 1
-
-
-def test_e1_is_a_floor_under_the_proof_not_a_filter() -> None:
-    assert alpha(0, 0.01, e1=0.01) == 1  # ignored
-    assert alpha(0, 0.0125, e1=0.01) == pytest.approx(0.8)  # just above e1, and still nearly ignored
-    assert alpha(0, 0.5, e1=0.01) == pytest.approx(0.02)
-
-
-def test_e2_is_a_floor_under_soundness() -> None:
-    assert beta(1, 0, e2=0.1) == pytest.approx(0.1)
-    assert beta(0.5, 0.05, e2=0.1) == pytest.approx(0.2)
-    assert beta(0.5, 0.25, e2=0.1) == pytest.approx(0.5)
+@pytest.mark.parametrize(
+    "auc, f, e, complete, sound",
+    [
+        (0, 0, 0, 1, 1),  # nothing is believed, and nothing proved
+        (0.4, 0, 0, 1, 0),  # an impossible label that is proved
+        (0, 0.4, 0, 0, 1),
+        (0, 0.01, 0.01, 1, 1),  # e1 is a floor under the proof, not a filter
+        (0, 0.0125, 0.01, 0.8, 1),
+        (1, 0, 0.1, 1, 0.1),  # e2 is a floor under f
+        (0.5, 0.05, 0.1, 1, 0.2),
+    ],
+)
+def test_floors_and_zeros(auc: float, f: float, e: float, complete: float, sound: float) -> None:
+    assert alpha(auc, f, e) == pytest.approx(complete) and beta(auc, f, e) == pytest.approx(sound)
 
 
 @given(auc=probabilities, f=probabilities, e=st.floats(0, 0.5))
@@ -154,10 +144,6 @@ def test_thresholds_are_probabilities(pair: tuple[float, float]) -> None:
 # ---- worst case --------------------------------------------------------------------------------------------
 
 
-def test_the_worst_case_is_the_lowest_label() -> None:
-    assert worst_case(torch.tensor([[0.9, 0.2, 0.5], [1.0, 1.0, 1.0]])).tolist() == pytest.approx([0.2, 1.0])
-
-
 def test_the_worst_case_passes_over_places_without_a_label() -> None:
     worst = worst_case(torch.tensor([[0.9, NAN, 0.5], [NAN, NAN, NAN]]))
     assert worst[0] == 0.5 and worst[1].isnan()
@@ -184,56 +170,23 @@ def effort(
     ).item()
 
 
-def test_best_effort_leaves_out_the_top_label() -> None:
-    assert effort([0.0, 0.2, 0.1], [0.7, 0.2, 0.1]) == 1  # the top label's own failure is not asked about
-    assert effort([0.7, 0.1, 0.1], [0.7, 0.2, 0.1]) == pytest.approx(0.5)
-    assert effort([0.1, 0.2, 0.0], [0.2, 0.2, 0.6], top=2) == pytest.approx(0.5)
-
-
-def test_best_effort_is_the_worst_over_the_labels_believed() -> None:
-    assert effort([0.6, 0.1, 0.02], [0.6, 0.2, 0.08]) == pytest.approx(0.25)
-
-
-def test_best_effort_does_not_ask_for_labels_below_e1() -> None:
-    assert effort([0.6, 0.2, 0.0], [0.6, 0.2, 0.009], e1=0.01) == 1
-    assert effort([0.6, 0.2, 0.0], [0.6, 0.2, 0.011], e1=0.01) == pytest.approx(0.01 / 0.011)
-
-
-def test_best_effort_does_not_count_images_whose_second_label_has_f_below_a_hundredth() -> None:
-    assert math.isnan(effort([0.99, 0.0], [0.99, 0.0099]))
-    assert effort([0.99, 0.0], [0.99, 0.0101], e1=0.0) == 0
-
-
-def test_the_second_label_counts_even_when_it_is_not_among_the_labels_explained() -> None:
-    assert effort([0.6, 0.02], [0.6, 0.04], second=0.3) == pytest.approx(0.5)
-
-
-def test_best_effort_passes_over_places_without_a_label() -> None:
-    assert effort([0.6, NAN, 0.1], [0.6, NAN, 0.2]) == pytest.approx(0.5)
-
-
-def test_an_image_with_no_label_but_the_top_one_was_not_asked_for_effort() -> None:
-    assert math.isnan(effort([0.6], [0.6], second=0.3))
-    assert math.isnan(effort([0.6, NAN], [0.6, NAN], second=0.3))
-
-
-def test_an_image_explained_for_no_other_label_that_the_net_believes_does_not_count() -> None:
-    assert math.isnan(
-        effort([0.6, 0.0, 0.0], [0.6, 0.009, 0.001], second=0.3)
-    )  # the second was not explained
-    assert math.isnan(effort([0.6, 0.0], [0.6, 0.09], e1=0.1))
-    assert effort([0.6, 0.05], [0.6, 0.1], e1=0.1) == pytest.approx(1)
-    assert math.isnan(effort([0.6, NAN], [0.6, 0.3]))  # nothing was measured
-
-
-def test_by_the_papers_rule_an_image_counts_by_its_second_label_and_the_floor_proves_labels_below_e1() -> (
-    None
-):
-    assert math.isnan(effort([0.6, 0.0], [0.6, 0.09], e1=0.1))
-    assert effort([0.6, 0.0], [0.6, 0.09], e1=0.1, counted="paper") == 1
-    assert effort([0.6, 0.0], [0.6, 0.2], e1=0.1, counted="paper") == pytest.approx(0.5)
-    assert math.isnan(effort([0.9, 0.0], [0.9, 0.009], e1=0.1, counted="paper"))
-    assert math.isnan(effort([0.9], [0.9], second=0.05, e1=0.1, counted="paper"))  # no other label was judged
+@pytest.mark.parametrize(
+    "auc, f, options, expected",
+    [
+        ([0.0, 0.2, 0.1], [0.7, 0.2, 0.1], {}, 1),  # the top label's own failure is not asked about
+        ([0.1, 0.2, 0.0], [0.2, 0.2, 0.6], {"top": 2}, 0.5),
+        ([0.6, 0.02], [0.6, 0.04], {"second": 0.3}, 0.5),  # the second label need not be explained
+        ([0.6, NAN, 0.1], [0.6, NAN, 0.2], {}, 0.5),
+        ([0.6], [0.6], {"second": 0.3}, NAN),  # no label was asked for
+        ([0.6, NAN], [0.6, NAN], {"second": 0.3}, NAN),
+        ([0.6, NAN], [0.6, 0.3], {}, NAN),  # nothing was measured
+        ([0.9], [0.9], {"second": 0.05, "e1": 0.1, "counted": "paper"}, NAN),
+    ],
+)
+def test_labels_that_best_effort_asks_for(
+    auc: list[float], f: list[float], options: dict[str, Any], expected: float
+) -> None:
+    assert effort(auc, f, **options) == pytest.approx(expected, nan_ok=True)
 
 
 @given(

@@ -80,11 +80,6 @@ def test_counts_are_distinct_whole_numbers_and_weights_sum_to_one(
         assert bool((weights >= 0).all()) and weights.sum().item() == pytest.approx(1, abs=1e-12)
 
 
-def test_points_are_as_even_as_whole_numbers_allow() -> None:
-    gaps = Quadrature(points=32).nodes(1000).counts.diff()
-    assert set(gaps.tolist()) == {31, 32}
-
-
 # ---- other people's sums -----------------------------------------------------------------------------------
 
 
@@ -144,17 +139,6 @@ def test_the_preset_restricted_is_that_range() -> None:
 def test_a_straight_curve_has_no_step_error(rule: Rule) -> None:
     for steps in (1, 2, 7, 32):
         assert error(Quadrature(points=steps, rule=rule).nodes(1000), np.linspace(0.1, 0.9, 1001)) < 1e-12
-
-
-@pytest.mark.parametrize("rule", RULES)
-def test_a_kink_shows_as_step_error(rule: Rule) -> None:
-    kinked = np.minimum(np.linspace(0, 8, 1001), 1)  # reaches 1 after an eighth of the way
-    assert error(Quadrature(points=9, rule=rule).nodes(1000), kinked) > 0.001
-
-
-def test_there_is_no_step_error_when_every_count_is_looked_at() -> None:
-    p = np.random.default_rng(2).random(101)
-    assert error(Quadrature(points="all").nodes(100), p) == 0
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -9,8 +9,6 @@ import torch
 from torch import nn
 
 import proofmap as pm
-from proofmap.core.errors import InputError
-from proofmap.core.inputs import Rows
 from proofmap.metrics import Judged, make_metric
 from proofmap.metrics.roughness import roughness
 from proofmap.session import Session
@@ -60,12 +58,3 @@ def test_the_metric_is_the_mean_over_labels_of_the_top_share() -> None:
     assert values[0, 1].item() == pytest.approx(by_hand(top))
     assert metric(judged).tolist() == pytest.approx([values[0].mean().item(), values[1, 0].item()])
     assert not metric.higher_is_better
-
-
-def test_positions_without_neighbours_have_none() -> None:
-    f = pm.Classifier(drawn(nn.Linear(4, 2)), inputs=Rows(columns=4, mean=(0.0,) * 4, std=(1.0,) * 4))
-    judged = Judged(
-        session=Session(f), images=torch.rand(1, 4), labels=torch.tensor([[0]]), maps=torch.rand(1, 1, 4)
-    )
-    with pytest.raises(InputError, match="neighbours"):
-        make_metric("roughness")(judged)

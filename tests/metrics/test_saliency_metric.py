@@ -12,8 +12,15 @@ from torch import Tensor
 
 from proofmap.core.errors import InputError
 from proofmap.methods import make_method
-from proofmap.metrics import Judged, SaliencyMetric, make_metric, saliency_sweep
-from proofmap.metrics.boxes import DELTAS, Boxes, boxes_around, crops, largest_piece
+from proofmap.metrics import Judged, make_metric
+from proofmap.metrics.boxes import (
+    DELTAS,
+    Boxes,
+    SaliencyMetric,
+    crops,
+    largest_piece,
+    saliency_sweep,
+)
 from proofmap.results.statistics import mean_interval
 from proofmap.session import Session
 from tests.toys import conv_classifier, counted_classifier, normal, pixels
@@ -91,14 +98,6 @@ def test_largest_pieces_are_those_of_scipy() -> None:
     assert not largest_piece(torch.zeros(1, 5, 5, dtype=torch.bool)).any()
     line = torch.tensor([[1, 0, 1, 1, 0, 1]], dtype=torch.bool)
     assert largest_piece(line).tolist() == [[False, False, True, True, False, False]]
-
-
-def test_the_largest_piece_gives_a_smaller_box() -> None:
-    keep = torch.zeros(1, 6, 6, dtype=torch.bool)
-    keep[0, 0, 0] = True
-    keep[0, 3:5, 3:6] = True
-    assert boxes_around(keep).area((6, 6)).item() == pytest.approx(5 * 6 / 36)
-    assert boxes_around(largest_piece(keep)).area((6, 6)).item() == pytest.approx(6 / 36)
 
 
 def test_score_and_confidence_share_their_passes() -> None:

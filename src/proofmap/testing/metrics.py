@@ -115,10 +115,7 @@ def it_says_its_kind_direction_and_limits(metric: Metric) -> None:
     better, (low, high) = getattr(metric, "higher_is_better", None), metric.limits
     assert isinstance(better, bool), f"higher_is_better is {better!r}, expected True or False"
     assert low < high, f"limits are {metric.limits}, expected the least and the greatest value"
-    run = isinstance(metric, RunMetric)
-    assert run == (metric.per == "run"), (
-        f"per is {metric.per!r}, but RunMetric is {'' if run else 'not '}its base"
-    )
+    assert metric.reads in ("all", "first"), f"reads is {metric.reads!r}, expected all or first"
 
 
 @check_metric.promise
