@@ -159,6 +159,18 @@ SHOWN = [
         part="efficientnet-lite0",
         beside=3,
     ),
+    Shown("cifar10-tv-resnet164", "own-nets.md", "| masks, ResNet-164 |", BOTH),
+    Shown(
+        "imagenette-resnet50",
+        "own-nets.md",
+        "| method, ResNet-50 |",
+        [
+            *("deletion", "insertion", "saliency-metric", "completeness, printed"),
+            *(f"soundness, {at}" for at in ("printed", "between", "released")),
+        ],
+        names=2,
+        more=("imagenette-resnet50-search", "imagenette-resnet50-others"),
+    ),
     Shown("cifar10-tv", "cifar10-table.md", "| masks | TV |", BOTH, names=2),
     Shown("cifar10-tv-absolute", "cifar10-table.md", "| TV, 100 images |", BOTH),
     Shown("cifar10-tv-short", "cifar10-table.md", "| objective | TV |", BOTH, names=2),

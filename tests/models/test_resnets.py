@@ -106,3 +106,9 @@ def test_the_published_accuracy_is_reached_on_test_images(data: Path, depth: int
     images, labels = load_cifar(data / "cifar-10-batches-py" / "test_batch")
     found = (f.top(images[:200], 1)[:, 0] == labels[:200]).float().mean().item()
     assert found == pytest.approx(accuracy, abs=0.04)  # two standard errors of 200 images
+
+
+def test_the_weights_of_resnet_164_in_the_package_are_right_on_real_pictures(data: Path) -> None:
+    images, labels = load_cifar(data / "cifar-10-batches-py" / "test_batch")
+    f = load_classifier("cifar10-resnet164", batch_size=50)
+    assert float((f.logits(images[:100]).argmax(dim=1) == labels[:100]).float().mean()) > 0.9
