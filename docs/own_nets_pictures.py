@@ -1,20 +1,21 @@
 """The figure of the page *On the paper's own nets*: each cell that the paper prints against ours, with its 95 % interval.
 
-    python benchmarks/studies/own_nets.py docs/results/recorded --out docs/pictures/own-nets.png
+    python -m docs.own_nets_pictures            # writes docs/pictures/own-nets.png
 
 Left: the paper's table of CIFAR-10 on ResNet-164. Right: its Table 1 on ResNet-50 (Keras' weights). Cells are those of the records that are named below.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 from typing import Any
 
 from proofmap.cli import run_script
-from proofmap.report.figures.drawing import COLOURS, save_figure
+from proofmap.report.figures.drawing import COLOURS
 
+HERE = Path(__file__).parent
+RECORDS, PICTURE = HERE / "results" / "recorded", HERE / "pictures" / "own-nets.png"
 CIFAR = ("cifar10-tv-resnet164",)
 TABLE_1 = ("imagenette-resnet50", "imagenette-resnet50-others", "imagenette-resnet50-search")
 KINDS = {  # of a panel: the beginning of a score's name, its name in the legend, and whether its marks are full
@@ -32,21 +33,15 @@ KINDS = {  # of a panel: the beginning of a score's name, its name in the legend
 }
 
 
-def cells(folder: Path, records: tuple[str, ...]) -> list[dict[str, Any]]:
+def cells(records: tuple[str, ...]) -> list[dict[str, Any]]:
     """The numbers of some records for which the paper has one, too."""
-    read = (json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in records)
+    read = (json.loads((RECORDS / f"{name}.json").read_text(encoding="utf-8")) for name in records)
     return [
         cell for record in read for cell in record["numbers"] if "than" not in cell and cell.get("paper")
     ]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("records", type=Path)
-    parser.add_argument("--out", type=Path, default=Path("own-nets.png"))
-    args = parser.parse_args()
     import matplotlib
 
     matplotlib.use("Agg")
@@ -54,7 +49,7 @@ def main() -> None:
 
     drawn, axes = plt.subplots(1, 2, figsize=(10, 4.9), constrained_layout=True)
     for axis, (title, kinds), records in zip(axes, KINDS.items(), (CIFAR, TABLE_1), strict=True):
-        found = cells(args.records, records)
+        found = cells(records)
         axis.plot((0, 1), (0, 1), color="#999999", linewidth=0.8, zorder=0)
         for place, (begins, name, full) in enumerate(kinds):
             chosen = [cell for cell in found if cell["score"].startswith(begins)]
@@ -78,7 +73,7 @@ def main() -> None:
         axis.set(xlim=(0, 1.02), ylim=(0, 1.02), aspect="equal", title=title, xlabel="the paper's cell")
         axis.legend(frameon=False, fontsize=8, loc="upper left")
     axes[0].set_ylabel("ours, with its 95 % interval")
-    save_figure(drawn, args.out)
+    drawn.savefig(PICTURE, dpi=130, metadata={"Software": None})
 
 
 if __name__ == "__main__":
