@@ -36,9 +36,7 @@ KINDS = {  # of a panel: the beginning of a score's name, its name in the legend
 def cells(records: tuple[str, ...]) -> list[dict[str, Any]]:
     """The numbers of some records for which the paper has one, too."""
     read = (json.loads((RECORDS / f"{name}.json").read_text(encoding="utf-8")) for name in records)
-    return [
-        cell for record in read for cell in record["numbers"] if "than" not in cell and cell.get("paper")
-    ]
+    return [cell for record in read for cell in record["numbers"] if "than" not in cell and cell.get("paper")]
 
 
 def main() -> None:
