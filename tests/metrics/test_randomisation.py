@@ -16,7 +16,7 @@ from proofmap.classifier.randomised import grouped, layers_of, randomised
 from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.metrics import Judged
-from proofmap.metrics.randomisation import Randomisation, similarity, smooth_maps, ssim, unlearned
+from proofmap.metrics.randomisation import Randomisation, similarity, smooth_maps, ssim
 from proofmap.session import Session
 from proofmap.testing.nets import ROWS, classifier_of, values
 from tests.sessions import bound
@@ -166,7 +166,7 @@ def test_draws_depend_on_the_seed_and_the_name_alone() -> None:
 
 def test_a_half_precision_net_and_a_label_set_are_kept() -> None:
     f = pm.Classifier(conv_net().bfloat16(), size=8, label_set=[0, 2])
-    other = unlearned(f, "all", seed=0)
+    other = randomised(f, [name for layer in layers_of(f) for name in layer], seed=0)
     assert other.dtype == torch.bfloat16 and other.label_set == (0, 2) and other.renormalise
     assert other.probabilities(pixels(2, 8)).sum(dim=1).allclose(torch.ones(2), atol=1e-5)
 

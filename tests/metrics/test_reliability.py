@@ -19,13 +19,13 @@ from proofmap.metrics.reliability import (
     InterRater,
     RankingAgreement,
     concordance,
-    inter_rater,
     krippendorff_alpha,
     mean_correlation,
 )
 from tests.toys import normal
 
 NAN = math.nan
+inter_rater = InterRater().of_score
 
 # ---- correlations -------------------------------------------------------------------------------------------------
 

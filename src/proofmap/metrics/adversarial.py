@@ -23,7 +23,7 @@ from proofmap.methods.perturbation.additive import GreedyInsertion
 from proofmap.metrics import scores
 from proofmap.metrics.judged import Judged
 from proofmap.metrics.metric import METRICS
-from proofmap.metrics.proof_scores import REFERENCE, ProofMetric
+from proofmap.metrics.proof_scores import ProofMetric
 from proofmap.plugins.settings import setting
 from proofmap.session import Session
 
@@ -46,7 +46,7 @@ class AdversarialSoundness(ProofMetric):
 
     name = "adversarial-soundness"
     description = "soundness against the strongest proofs of wrong labels that a budget of passes finds"
-    reference = f"{REFERENCE} (soundness); Chen et al. 2024 (greedy search)"
+    reference = f"{ProofMetric.reference} (soundness); Chen et al. 2024 (greedy search)"
     e2: float = setting(
         0.001, "floor of the label's probability f: a smaller f counts as e2", least=0, most=1
     )

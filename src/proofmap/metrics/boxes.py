@@ -225,6 +225,9 @@ class BoxMetric(Metric):
         key = ("crop", self.delta, self.reading, self.piece, self.empty)
         return judged.once(key, lambda: judged.over_pairs(value)[..., 0])
 
+    def cost(self, labels: int, method: Cost | None) -> Cost:
+        return Cost(forward=labels)
+
 
 @METRICS.register
 class SaliencyMetric(BoxMetric):
@@ -244,9 +247,6 @@ class SaliencyMetric(BoxMetric):
         p = self.confidence(judged).clamp_min(LEAST_P)
         return self.area(judged).clamp_min(LEAST_AREA).log() - p.log()
 
-    def cost(self, labels: int, method: Cost | None) -> Cost:
-        return Cost(forward=labels)
-
 
 @METRICS.register
 class SaliencyArea(BoxMetric):
@@ -260,6 +260,9 @@ class SaliencyArea(BoxMetric):
     def pairs(self, judged: Judged) -> Tensor:
         return self.area(judged)
 
+    def cost(self, labels: int, method: Cost | None) -> Cost:
+        return Cost()
+
 
 @METRICS.register
 class SaliencyConfidence(BoxMetric):
@@ -272,9 +275,6 @@ class SaliencyConfidence(BoxMetric):
 
     def pairs(self, judged: Judged) -> Tensor:
         return self.confidence(judged)
-
-    def cost(self, labels: int, method: Cost | None) -> Cost:
-        return Cost(forward=labels)
 
 
 @METRICS.register

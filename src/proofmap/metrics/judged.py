@@ -128,7 +128,7 @@ def _at_once(maps: Tensor) -> int:
     return max(1, _VALUES_AT_ONCE // maps[0].numel())
 
 
-MOST_LABELS_IN_MATRIX = 64
+_MOST_LABELS_IN_MATRIX = 64
 """The largest number of labels for which games return a label x label matrix. The matrix needs no further passes, but its memory
 grows with the square of this number.
 """
@@ -256,7 +256,7 @@ class Judged:
         if there are at most 64 labels.
         """
         original = self._original or self
-        matrix = self.labels.shape[1] <= MOST_LABELS_IN_MATRIX if matrix is None else matrix
+        matrix = self.labels.shape[1] <= _MOST_LABELS_IN_MATRIX if matrix is None else matrix
         if (game, matrix) not in original._played:
             self.session.judging().prepare(game)
             of_all = {} if original._whole is None else original._whole._played

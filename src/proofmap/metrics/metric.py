@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from proofmap.core.errors import InputError
@@ -75,23 +76,21 @@ class Metric(Plugin):
         """Values per image ``(N,)``, and values per label ``(N, L)`` or None. An evaluation calls this method; it calls :meth:`pairs` only
         once. Raises :class:`InputError` if the metric returned something else.
         """
-        n_labels = judged.labels.shape[1]
+        n_labels, pairs = judged.labels.shape[1], None
         if self.reads == "first":
             judged = judged.first_label()
-        values, pairs = self._measured(judged)
-        if pairs is not None and pairs.shape[1] < n_labels:
-            others = pairs.new_full((len(pairs), n_labels - pairs.shape[1]), torch.nan)
-            pairs = torch.cat([pairs, others], dim=1)
-        return values, pairs
-
-    def _measured(self, judged: Judged) -> tuple[Tensor, Tensor | None]:
         found = self.pairs(judged.copy())
-        pairs = None if found is None else self._checked_pairs(found, judged)
+        if found is not None:
+            shape = tuple(judged.labels.shape)
+            pairs = self._checked(found, "pairs(judged)", shape, "one value per label", judged)
         if pairs is None or type(self).values is not Metric.values:
-            values = self._checked_values(self.values(judged.copy()), "values(judged)", judged)
-            return values.clone(), pairs
-        values = self.from_pairs(judged.copy(), pairs.clone())
-        return self._checked_values(values, "from_pairs(judged, pairs)", judged), pairs
+            values = self._checked_values(self.values(judged.copy()), "values(judged)", judged).clone()
+        else:
+            values = self.from_pairs(judged.copy(), pairs.clone())
+            values = self._checked_values(values, "from_pairs(judged, pairs)", judged)
+        if pairs is not None:
+            pairs = F.pad(pairs, (0, n_labels - pairs.shape[1]), value=torch.nan)
+        return values, pairs
 
     def _checked_values(self, found: object, call: str, judged: Judged) -> Tensor:
         low, high = self.limits
@@ -103,11 +102,6 @@ class Metric(Plugin):
                 "NaN if an image does not count. Correct the value, or the limits that the metric declares"
             )
         return values
-
-    def _checked_pairs(self, found: object, judged: Judged) -> Tensor:
-        return self._checked(
-            found, "pairs(judged)", tuple(judged.labels.shape), "one value per label", judged
-        )
 
     def _checked(self, found: object, call: str, shape: tuple[int, ...], each: str, judged: Judged) -> Tensor:
         """What a metric returned, as a tensor of floats that needs no gradient."""

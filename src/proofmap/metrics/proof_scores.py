@@ -34,7 +34,7 @@ from proofmap.core.errors import InputError
 from proofmap.metrics import scores
 from proofmap.metrics.areas import Deletion, GameMetric, Insertion
 from proofmap.metrics.games import CURVES, Game, InsertionGame
-from proofmap.metrics.judged import MOST_LABELS_IN_MATRIX, Judged
+from proofmap.metrics.judged import Judged
 from proofmap.metrics.metric import METRICS, Metric
 from proofmap.plugins.settings import Shortcuts, setting, setting_names, settings_of
 from proofmap.session import Session
@@ -188,7 +188,7 @@ class ClassSensitivity(GameMetric):
         matrix = self.curves(judged).matrix
         if matrix is None:
             raise InputError(
-                f"class-sensitivity reads the label x label matrix, which is kept up to {MOST_LABELS_IN_MATRIX} labels; "
+                "class-sensitivity reads the label x label matrix, which is kept up to 64 labels; "
                 "judge fewer labels, such as top10"
             )
         own = matrix.diagonal(dim1=1, dim2=2)

@@ -7,7 +7,6 @@ again, and the two maps are compared. Maps that do not change come from the inpu
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
 import torch
@@ -151,42 +150,8 @@ def smooth_maps(
     return total / samples
 
 
-def unlearned(classifier: Classifier, layers: Layers, seed: int) -> Classifier:
-    """A copy of the classifier in which the weights of the last layer, or of all layers, are randomised."""
-    found = layers_of(classifier)
-    chosen = found[-1:] if layers == "last" else found
-    return randomised(classifier, [name for layer in chosen for name in layer], seed=seed)
-
-
-def _maps(judged: Judged, session: Session, samples: int, noise: float) -> Tensor:
-    method = judged.known_method
-    session = session.like(shared=frozenset())
-    return smooth_maps(session, method, judged.images, judged.labels, samples=samples, noise=noise)
-
-
-@dataclass(frozen=True, kw_only=True)
-class UnlearnedMetric(Metric):
-    """Base class of metrics that compare a method's maps for the net with its maps for a copy of the net with randomised weights."""
-
-    layers: Layers = setting("all", "layers whose weights are randomised: the last one, or all")
-    draw: int = setting(0, "another value gives other random weights for the same seed", least=0)
-
-    def other_maps(self, judged: Judged, samples: int = 1, noise: float = 0.0) -> Tensor:
-        """The method's maps on the randomised net; computed once for metrics with the same settings."""
-        return judged.once(
-            ("drawn anew", self.layers, self.draw, samples, noise if samples > 1 else 0.0),
-            lambda: _maps(judged, judged.session.for_net(self._other(judged)), samples, noise),
-        )
-
-    def _other(self, judged: Judged) -> Classifier:
-        return unlearned(judged.classifier, self.layers, streams.key_of(judged.session.seed, self.draw))
-
-    def from_pairs(self, judged: Judged, pairs: Tensor) -> Tensor:
-        return pairs.nanmean(dim=1)
-
-
 @METRICS.register
-class Randomisation(UnlearnedMetric):
+class Randomisation(Metric):
     """Similarity between the maps of the net and of the randomised net; mean over an image's labels.
 
     ``preset=smooth`` is sMPRT (Hedstroem et al. 2024): both maps are means over 50 noisy copies of the image, so that gradient
@@ -200,6 +165,8 @@ class Randomisation(UnlearnedMetric):
     reference = "Adebayo et al. 2018; Hedstroem et al. 2024"
     shortcuts: ClassVar[Shortcuts] = {"preset": {"smooth": {"samples": 50}}}
 
+    layers: Layers = setting("all", "layers whose weights are randomised: the last one, or all")
+    draw: int = setting(0, "another value gives other random weights for the same seed", least=0)
     similarity: Similarity = setting(
         "rank", "measure of similarity: rank correlation of values, or of absolute values, or SSIM"
     )
@@ -222,12 +189,24 @@ class Randomisation(UnlearnedMetric):
             raise InputError(
                 f"ssim needs neighbours; {judged.inputs.noun} have none, so take similarity=rank"
             )
+        noise = self.noise if self.samples > 1 else 0.0
         first = judged.maps
         if self.samples > 1:
-            first = judged.once(
-                ("smooth", self.samples, self.noise),
-                lambda: _maps(judged, judged.session, self.samples, self.noise),
-            )
-        second = self.other_maps(judged, self.samples, self.noise)
+            first = judged.once(("smooth", self.samples, noise), lambda: self._maps(judged, judged.session))
+        key = ("drawn anew", self.layers, self.draw, self.samples, noise)
+        second = judged.once(key, lambda: self._maps(judged, judged.session.for_net(self._other(judged))))
         found = similarity(first.flatten(0, 1), second.flatten(0, 1), self.similarity)
         return found.view(judged.labels.shape).masked_fill(judged.labels == NO_LABEL, torch.nan).float()
+
+    def from_pairs(self, judged: Judged, pairs: Tensor) -> Tensor:
+        return pairs.nanmean(dim=1)
+
+    def _other(self, judged: Judged) -> Classifier:
+        """A copy of the net in which the weights of the last layer, or of all layers, are randomised."""
+        chosen = layers_of(judged.classifier)[-1 if self.layers == "last" else 0 :]
+        seed = streams.key_of(judged.session.seed, self.draw)
+        return randomised(judged.classifier, [name for layer in chosen for name in layer], seed=seed)
+
+    def _maps(self, judged: Judged, session: Session) -> Tensor:
+        session, how = session.like(shared=frozenset()), {"samples": self.samples, "noise": self.noise}
+        return smooth_maps(session, judged.known_method, judged.images, judged.labels, **how)  # type: ignore[arg-type]

@@ -50,13 +50,6 @@ def krippendorff_alpha(ratings: Tensor) -> float:
     return 1 - float((observed * distance).sum()) / chance if chance > 0 else torch.nan
 
 
-def inter_rater(values: Tensor) -> float:
-    """Alpha of the ranks that images give to methods, from values ``(images, methods)``; NaN for one method or image."""
-    if min(values.shape) < 2:
-        return torch.nan
-    return krippendorff_alpha(mean_ranks(values))
-
-
 def mean_correlation(values: Tensor) -> float:
     """The mean of Spearman's correlations over all pairs of columns ``(n, K)`` with a defined correlation; NaN if there is none."""
     pairs = list(combinations(range(values.shape[1]), 2))
@@ -82,7 +75,9 @@ class ScoreMetric(RunMetric):
 
 @METRICS.register
 class InterRater(ScoreMetric):
-    """Krippendorff's alpha of each score. The raters are the images, which rank the methods; see :func:`krippendorff_alpha`."""
+    """Krippendorff's alpha of each score (:func:`krippendorff_alpha`). The raters are the images, which rank the methods. NaN for one method
+    or image.
+    """
 
     name = "inter-rater"
     higher_is_better = True
@@ -91,7 +86,7 @@ class InterRater(ScoreMetric):
     reference = f"{REFERENCE}; Krippendorff 2004"
 
     def of_score(self, values: Tensor) -> float:
-        return inter_rater(values)
+        return torch.nan if min(values.shape) < 2 else krippendorff_alpha(mean_ranks(values))
 
 
 @METRICS.register
