@@ -11,10 +11,8 @@ from tests.app.served import made, opened
 
 @pytest.fixture(scope="module")
 def server() -> Server:
-    """A server that makes no pools of random images before someone asks; one for the tests of a file."""
-    found = made()
-    found.nets.warm = lambda *_: None  # type: ignore[method-assign]
-    return found
+    """One server for the tests of a file."""
+    return made()
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from PIL import Image
 from starlette.testclient import TestClient
 
 import proofmap as pm
-from proofmap.app.routes import items_router, jobs_router, photos_router
+from proofmap.app.routes import routes_of
 from proofmap.app.server import Server
 from proofmap.methods import METHODS
 from tests.app.served import NAMES, SIZE, net, picture, uploaded
@@ -119,7 +119,7 @@ def test_problems_say_what_to_do(client: TestClient) -> None:
 def test_the_documentation_names_every_route_and_no_other(server: Server) -> None:
     page = (DOCS / "reference" / "api.md").read_text("utf-8")
     named = re.findall(r"^\| `([A-Z]+) (/api[^`]*)`", page, re.MULTILINE)
-    routes: list[Any] = [r for of in (photos_router, items_router, jobs_router) for r in of(server).routes]
+    routes: list[Any] = routes_of(server).routes
     assert sorted(named) == sorted((verb, route.path) for route in routes for verb in route.methods)
 
 

@@ -168,9 +168,7 @@ def test_why_there_is_no_job(client: TestClient, server: Server, monkeypatch: py
     old, newer = (begun(client, photo, ["gradient"]) for _ in range(2))
     worked_off(server)
     assert "no longer kept" in said(old) and client.get(f"/api/jobs/{newer}").status_code == 200
-    assert "the server was restarted" in said(kept.JobQueue(server.worker, server.jobs._run)._new_id())
-    mistyped = newer[:-1] + ("0" if newer[-1] != "0" else "1")
-    assert "no such job" in said(mistyped) and "restarted" not in said("0" * 32)
+    assert "the server was restarted" in said("0" * 32)
 
 
 def test_the_progress_of_a_job(client: TestClient, server: Server) -> None:
@@ -238,7 +236,6 @@ def test_a_request_that_cannot_be_met_makes_no_job(
 def test_passes_are_limited_where_others_can_reach_the_server(change: dict[str, object], told: str) -> None:
     for token in ("", "the-token"):
         server = made(access=Access("0.0.0.0" if token else "127.0.0.1", 8000, token))
-        server.nets.warm = lambda *_: None  # type: ignore[method-assign]
         with opened(server) as client:
             client.headers["authorization"] = f"Bearer {token}"
             busy = with_slow(server)

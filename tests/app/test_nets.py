@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from proofmap.app.server import Server
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Series
 from proofmap.models import ModelInfo
-from tests.app.served import Slow, begun, made, net, opened, picture, uploaded, with_slow, worked_off
+from tests.app.served import Slow, begun, net, uploaded, with_slow, worked_off
 
 INSTALLED = [ModelInfo(name, 224, "", f"about {name}") for name in ("small", "efficientnet-lite0")]
 
@@ -67,24 +66,6 @@ def test_random_images_are_those_that_explain_takes(client: TestClient, server: 
     )
     areas = [client.get(f"/api/jobs/{job}/maps/0/{label}").json()["area"] for label in (1, 3)]
     assert areas == pytest.approx(found.results[0].insertion.auc[0].tolist(), abs=1e-5)
-
-
-def test_pools_are_made_before_they_are_needed_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    begun_, go, made_ = threading.Event(), threading.Event(), list[str]()
-
-    def from_images(*_: object) -> None:
-        made_.append("pool")
-        begun_.set()
-        assert go.wait(600)
-
-    monkeypatch.setattr(module, "from_images", from_images)
-    server = made()
-    with opened(server) as client:
-        assert begun_.wait(600)  # as soon as the net is loaded
-        uploaded(client, seed=1)  # meanwhile: no second thread
-        go.set()
-        server.nets.warm(server.photos.add(picture(2)), "toy")  # waits for the first, and then makes its own
-        assert made_ == ["pool", "pool"]
 
 
 def test_a_net_or_a_method_that_exits_ends_nothing_else(

@@ -531,7 +531,7 @@ def test_after_a_restart_of_the_server_the_job_runs_again(open_page: Tabs, photo
         page.reload()  # the photo is in the tab's memory, too
         wait_done(page)
         mistyped = open_page(again, fragment=f"#job={'0' * 32}")
-        assert "There is no such job" in mistyped.inner_text("#notice-words")
+        assert "its address is incomplete" in mistyped.inner_text("#notice-words")
     finally:
         again.stop()
 

@@ -65,7 +65,6 @@ def test_nothing_but_the_command_is_saved_of_a_job_that_is_not_done(
 
 def test_the_command_gives_the_same_maps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(Nets, "warm", lambda *_: None)
     Path("net.py").write_text(NET)
     Path("my noise.png").write_bytes(picture())
     server = Server(Nets(offers(["net.py:make"], None, "cpu")), Choices())

@@ -151,18 +151,10 @@ def slow(classifier, images, labels):
     for _ in range(10**9):  # one step, longer than anyone waits, and all of it inside torch
         images = images * 1.0
 """
-MAKING = """
-from proofmap.app.nets import Nets
-from slow import slow
-
-Nets.warm = lambda self, *_: slow(None, torch.ones(1, 3, 4, 4), None)
-"""
-"""In place of the pool of random images, which the server makes beforehand in a thread of its own."""
 
 
-@pytest.mark.parametrize("method", ["slow", pytest.param(None, marks=pytest.mark.slow)])
-def test_ctrl_c_ends_it_while_it_works(tmp_path: Path, method: str | None) -> None:
-    (tmp_path / "net.py").write_text(NET if method else NET + MAKING)
+def test_ctrl_c_ends_it_while_it_works(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(NET)
     (tmp_path / "slow.py").write_text(SLOW)
     options = ("--port", "0", "--no-browser", "--model", "net.py:make", "--method", "slow.py:slow")
     process = subprocess.Popen(
@@ -175,8 +167,7 @@ def test_ctrl_c_ends_it_while_it_works(tmp_path: Path, method: str | None) -> No
     try:
         assert process.stdout is not None
         address, end = process.stdout.readline().split()[-1], time.monotonic() + 600
-        if method:
-            _start(address, method)
+        _start(address, "slow")
         while not (tmp_path / "begun").exists():
             assert process.poll() is None and time.monotonic() < end, "it did not come to the slow step"
             time.sleep(0.05)

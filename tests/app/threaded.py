@@ -46,7 +46,6 @@ class Served:
             access=Access("127.0.0.1", self.port),
             items=items or Items(),
         )
-        self.server.nets.warm = lambda photo, name: None  # type: ignore[method-assign]  # no random images here
         self.held = threading.Event()
         self.server.worker.between = self._between(self.server.worker.between)  # type: ignore[method-assign]
         config = uvicorn.Config(

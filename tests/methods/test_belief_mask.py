@@ -21,7 +21,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Pictures, Rows, Series
 from proofmap.core.progress import Progress
 from proofmap.core.ranking import keep_top
-from proofmap.fills import Blur, Gray, Images, Noise, uses_default_pool
+from proofmap.fills import Blur, Gray, Images, Noise
 from proofmap.methods import BeliefMask, GradCAM, LearnedMask, make_method
 from proofmap.methods.grids import enlarged, upsampling
 from proofmap.methods.masks import belief_problem
@@ -597,7 +597,6 @@ def test_fills_are_written_with_a_plus() -> None:
 def test_a_session_has_the_random_images_of_fills_that_name_none() -> None:
     pictures, others = pixels(4, SIZE, seed=8), pixels(3, SIZE, seed=9)
     own = Images(source=pictures, crop="none")
-    assert uses_default_pool(BeliefMask()) and not uses_default_pool(BeliefMask(fills=("gray", own)))
     session = Session(net(), distractors=lambda: others)
     s = BeliefMask()
     session.prepare(s)

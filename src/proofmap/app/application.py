@@ -8,7 +8,6 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -16,8 +15,8 @@ from starlette.requests import ClientDisconnect
 from proofmap.app.items import NotFound
 from proofmap.app.jobs import Busy
 from proofmap.app.nets import PHOTO, Nets, plural
-from proofmap.app.pages import as_sentence, drawn, is_page_request, message_page, static_file
-from proofmap.app.routes import items_router, jobs_router, photos_router
+from proofmap.app.pages import drawn, error_answer, static_file
+from proofmap.app.routes import routes_of
 from proofmap.app.security import Guard
 from proofmap.app.server import Server
 from proofmap.core.errors import ProofmapError
@@ -36,7 +35,9 @@ def create_app(server: Server) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        server.worker.ask(server.warm_up)
+        server.worker.ask(
+            lambda: server.nets.classifier(server.nets.first)
+        )  # so that the first request is fast
         yield
         server.worker.close()
 
@@ -49,9 +50,7 @@ def create_app(server: Server) -> FastAPI:
     app.add_middleware(Guard, access=server.access)
     for kind in (ProofmapError, RequestValidationError, ValidationError, HTTPException, ClientDisconnect):
         app.add_exception_handler(kind, _error_response)
-    app.include_router(photos_router(server))
-    app.include_router(items_router(server))
-    app.include_router(jobs_router(server))
+    app.include_router(routes_of(server))
     _add_page(app, server)
     return app
 
@@ -108,9 +107,8 @@ async def _error_response(request: Request, error: Exception) -> Response:
             status, message = error.status_code, str(error.detail)
         case _:
             status, message = 400, "the request ended before all of it was sent"
-    if not is_page_request(request.scope):
-        return JSONResponse({"error": message}, status_code=status)
-    if status == 422 and isinstance(error, RequestValidationError):  # an address that was mistyped
+    for_a_person = not request.scope["path"].startswith("/api/") and request.method == "GET"
+    if status == 422 and isinstance(error, RequestValidationError) and for_a_person:  # a mistyped address
         status, message = 404, "there is nothing at this address"
     title = "Not found" if status == 404 else "This cannot be shown"
-    return message_page(title, as_sentence(message), status=status)
+    return error_answer(request.scope, title, message, status)

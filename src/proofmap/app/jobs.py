@@ -13,7 +13,6 @@ If a job for an equal request waits, runs or is done, no new job is made: the re
 from __future__ import annotations
 
 import atexit
-import hashlib
 import secrets
 import threading
 from collections import OrderedDict, deque
@@ -162,10 +161,6 @@ def _answer(question: Callable[[], Any], answer: Future[Any]) -> None:
         answer.set_exception(error)
 
 
-def _check_digits(text: str) -> str:
-    return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
-
-
 @dataclass(eq=False)
 class MapJob:
     """One job: the request, its state, and its results."""
@@ -222,26 +217,20 @@ class JobQueue:
         self._over: deque[str] = deque()
         """The ids of finished jobs, in the order in which they ended."""
         self._start = secrets.token_hex(4)
+        """The first digits of all ids, by which an id of an earlier start of the server is known."""
         self._lock = threading.Lock()
 
     def __getitem__(self, job: str) -> MapJob:
         found = self.find(job)
         if found is None:
-            raise NotFound(self._reason_missing(job))
+            if job.startswith(self._start):
+                raise NotFound(
+                    f"this job is no longer kept, because {MOST_KEPT} newer ones are; run it again"
+                )
+            raise NotFound(
+                "the server was restarted and no longer has this job, or its address is incomplete; run it again"
+            )
         return found
-
-    def _new_id(self) -> str:
-        """An id: 8 digits of this start of the server, 16 random digits, and 8 check digits, so that it can be said why there is no job."""
-        text = self._start + secrets.token_hex(8)
-        return text + _check_digits(text)
-
-    def _reason_missing(self, job: str) -> str:
-        """An error message that explains why this server has no job with this id, and what to do."""
-        if _check_digits(job[:24]) != job[24:]:
-            return "there is no such job: its address was copied wrongly or in part"
-        if not job.startswith(self._start):
-            return "the server was restarted and no longer has this job; run it again"
-        return f"this job is no longer kept, because {MOST_KEPT} newer ones are; run it again"
 
     def find(self, job: str) -> MapJob | None:
         """The job with this id; None if there is none or it is no longer kept."""
@@ -255,7 +244,7 @@ class JobQueue:
                 if other.asked == job.asked and other.state not in ("failed", "cancelled") and not other.stop:
                     other.asked_by += 1
                     return other
-            job.id = self._new_id()
+            job.id = self._start + secrets.token_hex(12)
             if sum(other.state == "waiting" for other in self._all.values()) >= MOST_WAITING:
                 raise Busy(f"{MOST_WAITING} jobs are already waiting; try again later, or cancel one")
             self._all[job.id] = job

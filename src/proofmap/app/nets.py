@@ -152,7 +152,6 @@ class Nets:
         self._fills: Kept[tuple[str, str, Fill], tuple[Fill, Session]] = Kept(lambda kept: len(kept) > _FILLS)
         self._beliefs: Kept[tuple[str, str], Tensor] = Kept(lambda kept: len(kept) > _SEEN)
         self._lock = threading.Lock()
-        self._pooling = threading.Lock()
 
     @property
     def first(self) -> str:
@@ -334,26 +333,6 @@ class Nets:
             self._others[name] = from_dataset(self.data, inputs)
         return self._others[name]
 
-    def warm(self, photo: Subject | None, name: str) -> None:
-        """Make the default pool of random images for a photo before it is needed. This takes a second or two.
-
-        Without a photo, make the pool for every photo that is not a sample. Samples are in the pool themselves, so they need other pools.
-        """
-        with self._pooling:  # a job that needs the pool waits for it and does not make it again
-            with suppress(InputError):  # raised again when the pool is needed
-                inputs, usual = self._facts[name].inputs, Images()
-                image = _in_colour(inputs) if photo is None else self.seen(photo, name)
-                if (source := from_images(image, inputs)) is not None:
-                    source.pool(inputs, size=usual.size, crop=usual.crop, seed=usual.seed, part="learn")
-
-    def warm_soon(self, photo: Subject | None, name: str) -> None:
-        """Run :meth:`warm` in another thread, for nets of photos, unless it is already running.
-
-        A program that ends waits for this thread; see :data:`worker.AT_EXIT`.
-        """
-        if self.of_photos and name in self._facts and not self._pooling.locked():
-            threading.Thread(target=self.warm, args=(photo, name)).start()
-
     def search(self, facts: Facts, text: str) -> list[int]:
         """Labels whose name contains the text or whose index equals it. If there are none, labels with similar names.
 
@@ -381,10 +360,3 @@ def check_known(labels: Sequence[int], facts: Facts) -> None:
     unknown = sorted({*labels} - {*facts.label_set})
     if unknown:
         raise InputError(f"the net has no label {unknown[0]}; it has {len(facts.label_set)}, see /api/labels")
-
-
-def _in_colour(inputs: Inputs) -> Tensor:
-    """A red picture ``(1, C, H, W)``, which stands for any photo in colour that is not in the pool."""
-    picture = inputs.blank(1)
-    picture[:, 0] = 1.0
-    return picture

@@ -7,6 +7,7 @@ from importlib.resources import files
 from typing import Any
 
 from fastapi import Response
+from fastapi.responses import JSONResponse
 from jinja2 import Environment
 from markupsafe import Markup
 from starlette.datastructures import Headers
@@ -20,26 +21,18 @@ _SHARED = ("look.css", "lines.js", "listed.js", "shared.js", "theme.js")
 _MESSAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'; form-action 'none'"
 
 
-def message_page(title: str, message: str, *, status: int) -> Response:
-    """A page with an error message. It loads no other file, so it can be shown without the access token."""
-    text = drawn("message.html", title=title, message=message, style=Markup(_style_sheet()))
+def error_answer(scope: Scope, title: str, message: str, status: int) -> Response:
+    """The response to an error, which says what to do: a page for a person's browser, otherwise JSON.
+
+    The page loads no other file, so it can be shown without the access token.
+    """
+    accepted = Headers(scope=scope).get("accept", "")
+    if scope["method"] != "GET" or scope["path"].startswith("/api/") or "text/html" not in accepted:
+        return JSONResponse({"error": message}, status)
+    sentence = f"{message[:1].upper()}{message[1:].rstrip('.')}."
+    text = drawn("message.html", title=title, message=sentence, style=Markup(_style_sheet()))
     headers = {"content-security-policy": _MESSAGE_POLICY, "cache-control": "no-cache"}
     return Response(text.encode("utf-8", "backslashreplace"), status, headers, media_type="text/html")
-
-
-def as_sentence(message: str) -> str:
-    """An error message as a sentence: with a capital letter and a full stop.
-
-    >>> as_sentence("there is no such run")
-    'There is no such run.'
-    """
-    return f"{message[:1].upper()}{message[1:].rstrip('.')}."
-
-
-def is_page_request(scope: Scope) -> bool:
-    """Whether the request comes from a person's browser, so that errors are shown as a page."""
-    accepted = Headers(scope=scope).get("accept", "")
-    return scope["method"] == "GET" and not scope["path"].startswith("/api/") and "text/html" in accepted
 
 
 @cache

@@ -99,12 +99,20 @@ class NetAsked(StrictRequest):
     )
 
 
+def routes_of(server: Server) -> APIRouter:
+    """All routes of a server but the page itself."""
+    router = APIRouter()
+    _add_photos(router, server)
+    _add_items(router, server)
+    _add_jobs(router, server)
+    return router
+
+
 # ---- photos and labels ------------------------------------------------------------------------------------------
 
 
-def photos_router(server: Server) -> APIRouter:
-    """The routes for photos and labels."""
-    router = APIRouter()
+def _add_photos(router: APIRouter, server: Server) -> None:
+    """Add the routes for photos and labels."""
     nets, photos = server.nets, server.photos
 
     @router.get("/api/about")
@@ -153,7 +161,6 @@ def photos_router(server: Server) -> APIRouter:
             photo = await server.decode(partial(photos.add, body, name))
         else:
             raise InputError('send a picture as image/..., or JSON {"sample": NAME}')
-        nets.warm_soon(photo, nets.first)
         return {"photo": photo.id, "name": photo.name, "width": photo.width, "height": photo.height}
 
     @router.get("/api/samples/{sample}")
@@ -237,8 +244,6 @@ def photos_router(server: Server) -> APIRouter:
             ]
         }
 
-    return router
-
 
 @cache
 def _sample_names() -> list[str]:
@@ -261,10 +266,9 @@ def _png(pixels: np.ndarray) -> Response:
 # ---- rows, series and texts -------------------------------------------------------------------------------------
 
 
-def items_router(server: Server) -> APIRouter:
-    """The routes for rows, series and texts: lists to choose from, uploaded files, typed texts, their positions, and labels of zero-shot
+def _add_items(router: APIRouter, server: Server) -> None:
+    """Add the routes for rows, series and texts: lists to choose from, uploaded files, typed texts, their positions, and labels of zero-shot
     nets."""
-    router = APIRouter()
     items, nets = server.items, server.nets
 
     @router.post("/api/data")
@@ -349,8 +353,6 @@ def items_router(server: Server) -> APIRouter:
         await server.facts(made)  # labels that the net cannot tell apart are refused here
         return {"net": made}
 
-    return router
-
 
 def _about_data(listing: Listing) -> _Answer:
     return {
@@ -386,9 +388,8 @@ def _drawing(x: Tensor, inputs: Series, *width: int) -> _Answer:
 # ---- jobs and painted proofs ------------------------------------------------------------------------------------
 
 
-def jobs_router(server: Server) -> APIRouter:
-    """The routes for jobs and painted proofs."""
-    router = APIRouter()
+def _add_jobs(router: APIRouter, server: Server) -> None:
+    """Add the routes for jobs and painted proofs."""
     jobs, choices = server.jobs, server.choices
 
     @router.post("/api/jobs", status_code=202)
@@ -457,8 +458,6 @@ def jobs_router(server: Server) -> APIRouter:
         if job is not None and (job.asked.photo, job.asked.net) != (asked.photo, asked.net):
             raise InputError("that job has another photo or net")
         return await server.ask(partial(painted, server.nets, asked, photo, fill, job))
-
-    return router
 
 
 def _check_passes(methods: Sequence[Method], labels: int) -> None:

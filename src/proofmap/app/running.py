@@ -27,7 +27,6 @@ from proofmap.core.files import distinct_names
 from proofmap.core.inputs import Inputs
 from proofmap.core.progress import CallbackTask, Progress, ProgressTask
 from proofmap.core.ranking import rank
-from proofmap.fills import uses_default_pool
 from proofmap.judging import evaluate, proof_metrics
 from proofmap.metrics.curves import Curves
 from proofmap.metrics.playing import deletion
@@ -52,8 +51,6 @@ class JobRunner:
         """Run the methods of a job in turn. Each map is reported as soon as it is judged."""
         asked = job.asked
         names = self.nets.facts(asked.net).names
-        if self.nets.of_photos and any(map(uses_default_pool, (*job.methods, job.fill))):
-            self.nets.warm(job.photo, asked.net)
         classifier, image = self.nets.at_own_length(asked.net, self.nets.seen(job.photo, asked.net))
         image = image.to(classifier.device)
         fill = self.nets.judging_fill(job.fill, job.photo, asked.net)

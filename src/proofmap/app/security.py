@@ -19,11 +19,11 @@ from urllib.parse import quote, urlencode
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from proofmap.app.items import TABLE_BYTES, UPLOAD_BYTES
-from proofmap.app.pages import as_sentence, is_page_request, message_page
+from proofmap.app.pages import error_answer
 
 JSON_BYTES = 1_000_000
 POLICY = (
@@ -150,7 +150,9 @@ class Guard:
         except HTTPException as refused:
             if began:
                 raise
-            await _refusal(scope, refused)(scope, receive, secured)
+            await error_answer(scope, "Not allowed", refused.detail, refused.status_code)(
+                scope, receive, secured
+            )
         except Exception:  # a bug of ours: the terminal gets the details, the visitor does not
             _LOG.exception("a request for %s ended in an error", scope["path"])
             if began:
@@ -210,13 +212,6 @@ class Guard:
 
     def _is_token(self, given: str) -> bool:
         return secrets.compare_digest(given.encode(), self.access.token.encode())
-
-
-def _refusal(scope: Scope, refused: HTTPException) -> Response:
-    """The response to a refused request: a page for a person's browser, otherwise JSON."""
-    if is_page_request(scope):
-        return message_page("Not allowed", as_sentence(refused.detail), status=refused.status_code)
-    return JSONResponse({"error": refused.detail}, refused.status_code)
 
 
 def _limited(receive: Receive, request: Request) -> Receive:

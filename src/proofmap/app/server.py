@@ -47,11 +47,6 @@ class Server:
         """The inputs that visitors ask about: the photos, or the rows, series and texts."""
         return self.photos if self.nets.of_photos else self.items
 
-    def warm_up(self) -> None:
-        """Load the first net and make its pool of random images, so that the first request is fast. Runs in the worker's thread."""
-        self.nets.classifier(self.nets.first)
-        self.nets.warm_soon(None, self.nets.first)
-
     async def ask(self, question: Callable[[], T]) -> T:
         """Run a short function in the worker's thread and return its result."""
         return await asyncio.wrap_future(self.worker.ask(question))

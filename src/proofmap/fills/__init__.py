@@ -5,7 +5,7 @@ Fills for rows, series and texts, and ROAD's, are made by their names: ``make_fi
 
 from proofmap.fills import road, rows, text  # which register their fills
 from proofmap.fills.fill import FILLS, Fill, make_fill
-from proofmap.fills.images import Images, pools_in, uses_default_pool
+from proofmap.fills.images import Images, pools_in
 from proofmap.fills.infill import Infill
 from proofmap.fills.masked_lm import MaskedLM
 from proofmap.fills.simple import Blur, Gray, Median, Noise
@@ -25,5 +25,4 @@ __all__ = [
     "road",
     "rows",
     "text",
-    "uses_default_pool",
 ]

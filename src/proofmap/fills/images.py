@@ -19,7 +19,7 @@ from proofmap.core.inputs import Inputs, Pictures, TextInputs
 from proofmap.core.text import counted
 from proofmap.fills.fill import FILLS, Fill
 from proofmap.fills.simple import Noise
-from proofmap.plugins.settings import Plugin, setting
+from proofmap.plugins.settings import setting
 from proofmap.session import Session
 
 if TYPE_CHECKING:
@@ -193,13 +193,6 @@ class ImagePool:
     def _is_one_image(self) -> bool:
         """Whether all sources are the same image."""
         return len(self.marks.unique()) == 1
-
-
-def uses_default_pool(plugin: Plugin) -> bool:
-    """Whether a plug-in draws random images without naming a source."""
-    if isinstance(plugin, Images):
-        return plugin.is_usual
-    return any(map(uses_default_pool, plugin._members()))
 
 
 def pools_in(record: Mapping[str, Any]) -> dict[str, str]:
