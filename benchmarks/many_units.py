@@ -18,7 +18,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from proofmap.study.planning.plan import work_of
+from proofmap.study.planning import work_of
 from proofmap.study.store import ImageRow, Store, UnitRow
 from proofmap.study.unit import Unit
 

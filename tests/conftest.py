@@ -27,7 +27,7 @@ from proofmap import cli
 from proofmap.core import batching
 from proofmap.data import distractors
 from proofmap.report.figures import drawing
-from proofmap.study.planning import cost
+from proofmap.study import planning as cost
 from tests.browser import NoBrowser, chromium
 from tests.processor_time import ProcessorTime
 

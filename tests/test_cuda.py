@@ -234,7 +234,7 @@ def test_a_study_gives_the_same_bits_whether_interrupted_or_not(tmp_path: Path) 
     import numpy as np
 
     from proofmap.data import ArrayImages
-    from proofmap.study.executors.executor import LocalExecutor
+    from proofmap.study.executor import LocalExecutor
 
     class Interrupted(LocalExecutor):
         """Stops after two units, as a person might."""

@@ -24,7 +24,7 @@ from proofmap.metrics.games import InsertionGame
 from proofmap.metrics.metric import RunMetric
 from proofmap.plugins.failures import exit_as_error
 from proofmap.study import Run, run_study
-from proofmap.study.executors.ray_executor import _Actor, _answer, _Raised
+from proofmap.study.ray_executor import _work
 from tests.study.studies import photos, toy_study
 from tests.toys import conv_classifier, conv_net, pixels
 
@@ -244,14 +244,12 @@ def test_a_watcher_that_exits_is_removed_as_one_that_raises(tmp_path: Path) -> N
     assert outcome.failed == 0
 
 
-def test_a_ray_worker_answers_with_the_error() -> None:
-    cloudpickle = pytest.importorskip("ray.cloudpickle")
-
-    def raised(call: Callable[[], bytes]) -> str:
-        answer = cloudpickle.loads(call())
-        assert isinstance(answer, _Raised)
-        return str(answer.error)
-
-    assert "sys.exit(3) was called" in raised(lambda: _answer(leaves))
-    started: _Actor[Any, Any] = _Actor()
-    assert "sys.exit(3) was called" in raised(lambda: started.start(cloudpickle.dumps(leaves), 1))
+@pytest.mark.parametrize("make", [leaves, lambda: leaves], ids=["when it is made", "at a unit"])
+def test_a_ray_worker_answers_with_the_error(
+    make: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray = pytest.importorskip("ray")
+    monkeypatch.setattr(ray, "get", lambda given: given)
+    source = [ray.cloudpickle.dumps((make, 1))]
+    _, error = ray.cloudpickle.loads(_work("run", source, ray.cloudpickle.dumps([1])))
+    assert "sys.exit(3) was called" in str(error)

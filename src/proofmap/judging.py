@@ -38,7 +38,7 @@ from proofmap.results.evaluation import Evaluation, Proof, batch_record
 from proofmap.results.records import method_result, run_scores, unmeasured_scores
 from proofmap.session import Watch
 from proofmap.study.opened import OpenStudy, prepare_study
-from proofmap.study.planning.cost import expected_labels
+from proofmap.study.planning import expected_labels
 from proofmap.study.study import Study
 
 ImagesLike = InMemory | Dataset | Iterable[Any]

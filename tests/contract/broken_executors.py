@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from proofmap.core.errors import InputError
-from proofmap.study.executors.executor import LocalExecutor
+from proofmap.study.executor import LocalExecutor
 from proofmap.testing.executors import MakeExecutor
 
 Run = Callable[[Callable[[], Any], Iterable[Any]], Generator[Any, None, None]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proofmap.study.executors.executor import LocalExecutor
+from proofmap.study.executor import LocalExecutor
 from proofmap.testing import Check, check_executor
 from proofmap.testing.executors import MakeExecutor, drawn_ahead
 

@@ -97,7 +97,6 @@ def test_a_study_learns_each_map_once_and_a_stopped_one_ends_with_the_same_bits(
         pass
 
     class Watcher:
-        def begin(self, *_: object) -> None: ...
         def end(self, *_: object) -> None: ...
         def update(self, status: object) -> None:
             seen.append(str(status))
@@ -118,7 +117,7 @@ def test_a_study_learns_each_map_once_and_a_stopped_one_ends_with_the_same_bits(
 
 def units_of(tmp_path: Path, methods: list[str]) -> list[tuple[str, bool]]:
     """The units of a study in the order in which they are handed out, and whether each stays with the one before it."""
-    from proofmap.study.executors.executor import LocalExecutor
+    from proofmap.study.executor import LocalExecutor
     from proofmap.study.unit import Unit
 
     handed: list[Unit] = []
@@ -148,10 +147,8 @@ def test_wrappers_around_one_method_stay_together(tmp_path: Path) -> None:
 
 
 def test_on_a_cluster_it_goes_to_the_same_worker() -> None:
-    from proofmap.study.executors.ray_executor import _Jobs
+    from proofmap.study.ray_executor import _groups
     from proofmap.study.unit import Unit
 
     units = [Unit(name, 0, (), (), together=name == TOP) for name in (MASK, TOP, "random")]
-    jobs = _Jobs(iter(units))
-    jobs.fill(3)
-    assert [[job.unit.method for job in jobs.take(1)] for _ in range(2)] == [[MASK, TOP], ["random"]]
+    assert [[unit.method for unit in group] for group in _groups(units)] == [[MASK, TOP], ["random"]]

@@ -21,7 +21,7 @@ from proofmap.metrics import Judged, Metric
 from proofmap.metrics.games import InsertionGame
 from proofmap.session import Session
 from proofmap.study import Run, Study, run_study
-from proofmap.study.planning.cost import unit_cost
+from proofmap.study.planning import unit_cost
 from tests.sessions import bound, judged_block
 from tests.toys import conv_classifier, counted_classifier, linear_classifier, linear_probabilities, pixels
 

@@ -20,7 +20,7 @@ from proofmap.metrics import (
     Soundness,
     make_metric,
 )
-from proofmap.study.planning.cost import unit_cost
+from proofmap.study.planning import unit_cost
 from tests.sessions import bound, judged_block
 from tests.toys import conv_classifier, counted_classifier, pixels
 

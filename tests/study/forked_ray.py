@@ -1,16 +1,15 @@
-"""A cluster of one machine whose actors are forked from this process: what the Ray executor asks of Ray, and no more.
+"""A cluster of one machine whose processes are forked from this one: what the Ray executor asks of Ray, and no more.
 
-An actor of Ray takes seconds to start, because its process imports everything anew. A forked one is there at once, dies as a
-process dies, and answers its calls in order, so all that the executor decides can be tried in a moment. What depends on Ray
-itself is tried on Ray.
+A process of Ray takes seconds to start, because it imports everything anew. A forked one is there at once, and dies as a process dies, so
+all that the executor decides can be tried in a moment. What depends on Ray itself is tried on Ray.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
@@ -20,66 +19,48 @@ from typing import Any, NoReturn
 from tests.forked import fork
 
 
-class ActorDied(Exception):
-    """The process of an actor is gone."""
+class TaskDied(Exception):
+    """The process of a task is gone, and it was tried often enough."""
 
 
 @dataclass(eq=False)
-class Answer:
-    """What a call will give."""
+class Task:
+    """A call of a function, and what it gave."""
 
-    actor: Actor
+    call: tuple[Callable[..., Any], tuple[Any, ...]]
+    tries: int
+    process: Process | None = None
     there: bool = False
     value: Any = None
     error: Exception | None = None
 
 
-class Actor:
-    """A process with an object, and the calls it has not answered yet, oldest first."""
+class Process:
+    """A forked process that runs one task after another."""
 
-    def __init__(self, kind: Callable[[], Any]) -> None:
+    def __init__(self) -> None:
         self.pipe, far = Pipe()
-        self.waiting: deque[Answer] = deque()
-        self.process = fork()
-        if self.process == 0:
+        self.number = fork()
+        if self.number == 0:
             self.pipe.close()
-            _serve(kind, far)
+            _serve(far)
         far.close()
 
-    def __getattr__(self, name: str) -> Any:
-        return SimpleNamespace(remote=lambda *given: self._call(name, given))
-
-    def _call(self, name: str, given: Sequence[Any]) -> Answer:
-        answer = Answer(self)
-        try:
-            self.pipe.send((name, given))
-        except OSError:
-            answer.there, answer.error = True, ActorDied("Worker exit detail: it was gone")
-        else:
-            self.waiting.append(answer)
-        return answer
-
-    def listen(self) -> None:
-        """Take the next answer; none comes from a process that has died."""
-        try:
-            value, error = self.pipe.recv(), None
-        except (EOFError, OSError):
-            value, error = None, ActorDied("Worker exit detail: it was killed. Some common causes: none")
-        for answer in [self.waiting.popleft()] if error is None else list(self.waiting):
-            answer.there, answer.value, answer.error = True, value, error
-        if error is not None:
-            self.waiting.clear()
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self.number, signal.SIGKILL)
+        os.waitpid(self.number, 0)
+        self.pipe.close()
 
 
-def _serve(kind: Callable[[], Any], pipe: Connection) -> NoReturn:
+def _serve(pipe: Connection) -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    made = kind()
     while True:
         try:
-            name, given = pipe.recv()
+            function, given = pipe.recv()
         except EOFError:
             os._exit(0)
-        pipe.send(None if name == "__ray_ready__" else getattr(made, name)(*given))
+        pipe.send(function(*given))
 
 
 @dataclass
@@ -88,7 +69,9 @@ class ForkedRay:
 
     cloudpickle: Any
     cores: int = 2
-    exceptions: Any = field(default_factory=lambda: SimpleNamespace(RayError=ActorDied))
+    exceptions: Any = field(default_factory=lambda: SimpleNamespace(RayError=TaskDied))
+    idle: list[Process] = field(default_factory=list)
+    tasks: list[Task] = field(default_factory=list)
 
     def is_initialized(self) -> bool:
         return True
@@ -99,31 +82,58 @@ class ForkedRay:
     def put(self, value: Any) -> Any:
         return value
 
-    def remote(self, **_: Any) -> Callable[[Callable[[], Any]], Any]:
-        return lambda kind: SimpleNamespace(remote=lambda: Actor(kind))
+    def remote(self, *, max_retries: int, **_: Any) -> Callable[[Callable[..., Any]], Any]:
+        def submit(function: Callable[..., Any], *given: Any) -> Task:
+            task = Task((function, given), 1 + max_retries)
+            self.tasks.append(task)
+            self._start()
+            return task
 
-    def wait(
-        self, answers: list[Answer], *, num_returns: int, timeout: float | None = None
-    ) -> tuple[list[Answer], list[Answer]]:
-        while True:
-            for actor in _readable(answers, 0):
-                actor.listen()
-            ready = [answer for answer in answers if answer.there][:num_returns]
-            if len(ready) == num_returns or not _readable(answers, timeout):
-                return ready, [answer for answer in answers if answer not in ready]
+        return lambda function: SimpleNamespace(remote=lambda *given: submit(function, *given))
 
-    def get(self, answer: Answer) -> Any:
-        if answer.error is not None:
-            raise answer.error
-        return answer.value
+    def wait(self, tasks: list[Task], *, num_returns: int) -> tuple[list[Task], list[Task]]:
+        while not any(task.there for task in tasks):
+            self._start()
+            running = {task.process.pipe: task for task in self.tasks if task.process is not None}
+            for pipe in wait(list(running)):
+                self._finish(running[pipe])  # type: ignore[index]
+        ready = [task for task in tasks if task.there][:num_returns]
+        return ready, [task for task in tasks if task not in ready]
 
-    def kill(self, actor: Actor, *, no_restart: bool) -> None:
-        os.kill(actor.process, signal.SIGKILL)
-        os.waitpid(actor.process, 0)
-        actor.pipe.close()
+    def _start(self) -> None:
+        for task in self.tasks:
+            if task.process is None and sum(other.process is not None for other in self.tasks) < self.cores:
+                task.process = self.idle.pop() if self.idle else Process()
+                task.process.pipe.send(task.call)
 
+    def _finish(self, task: Task) -> None:
+        process, task.process = task.process, None
+        assert process is not None
+        try:
+            task.value, task.there = process.pipe.recv(), True
+            self.idle.append(process)
+        except (EOFError, OSError):
+            process.kill()
+            task.tries -= 1
+            if not task.tries:
+                task.error = TaskDied("Worker exit detail: it was killed. Some common causes: none")
+                task.there = True
+        if task.there:
+            self.tasks.remove(task)
 
-def _readable(answers: Sequence[Answer], timeout: float | None) -> list[Actor]:
-    """The actors that have something to say to those who wait for these."""
-    pipes = {answer.actor.pipe: answer.actor for answer in answers if not answer.there}
-    return [pipes[pipe] for pipe in wait(list(pipes), timeout)]  # type: ignore[index]
+    def get(self, task: Any) -> Any:
+        if not isinstance(task, Task):
+            return task
+        if task.error is not None:
+            raise task.error
+        return task.value
+
+    def cancel(self, task: Task, *, force: bool) -> None:
+        if task in self.tasks:
+            self.tasks.remove(task)
+        if task.process is not None:
+            task.process.kill()
+
+    def shutdown(self) -> None:
+        while self.idle:
+            self.idle.pop().kill()

@@ -71,8 +71,6 @@ class Stop:
     def __init__(self, units: int) -> None:
         self.units = units
 
-    def begin(self, study: object, status: Status) -> None: ...
-
     def update(self, status: Status) -> None:
         if status.units_done >= self.units:
             raise KeyboardInterrupt

@@ -15,7 +15,7 @@ from proofmap import Classifier, cli
 from proofmap.methods.method import Cost
 from proofmap.study import Run, Study, run_study
 from proofmap.study.manifest import Manifest
-from proofmap.study.planning.blocks import (
+from proofmap.study.planning import (
     ENOUGH,
     GRADIENT,
     LONGEST,
@@ -49,7 +49,7 @@ def test_multiply_adds_are_counted_layer_by_layer() -> None:
 
 
 def test_a_unit_takes_no_longer_than_planned_and_at_least_one_image(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proofmap.study.planning.blocks.ENOUGH", 0)
+    monkeypatch.setattr("proofmap.study.planning.ENOUGH", 0)
     f = Classifier(wide_net(), size=16, batch_size=10_000)
     pass_ = multiply_adds(f) + PER_PASS
     seconds = SECONDS["cpu"] * RATES["cpu"]

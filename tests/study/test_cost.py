@@ -17,9 +17,8 @@ from proofmap.cli import demo
 from proofmap.cli.evaluate import preview_text
 from proofmap.models import registry
 from proofmap.session import Session
-from proofmap.study.planning import cost
-from proofmap.study.planning.cost import Cost, Expected, Speed, expected_cost, measure_speed, speed_if_slow
-from proofmap.study.planning.plan import Plan
+from proofmap.study import planning as cost
+from proofmap.study.planning import Cost, Expected, Plan, Speed, expected_cost, measure_speed, speed_if_slow
 from proofmap.study.preview import preview
 from tests.docs.pages import tiny_model, write_photos
 from tests.study.studies import toy_study

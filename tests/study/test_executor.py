@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proofmap.study.executors.executor import LocalExecutor
+from proofmap.study.executor import LocalExecutor
 
 
 @given(units=st.lists(st.integers()))

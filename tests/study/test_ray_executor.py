@@ -1,12 +1,11 @@
 """The Ray executor: dead workers, lost units, clusters of ours and of others, and what cannot be placed.
 
-What the executor decides is tried with forked actors (``forked``), which start at once; what Ray does for it, with Ray (``ray``).
+What the executor decides is tried with forked processes (``forked``), which start at once; what Ray does for it, with Ray (``ray``).
 """
 
 from __future__ import annotations
 
 import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -18,13 +17,12 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-import torch
 
-import proofmap.study.executors.ray_executor as module
+import proofmap.study.ray_executor as module
 from proofmap.core.errors import InputError, MissingExtra, ProofmapError
-from proofmap.study.executors.executor import Lost
-from proofmap.study.executors.ray_executor import LARGEST_GROUP, RayExecutor, _Actor, _Job, _Jobs, _Raised
-from proofmap.testing import Check, check_executor, executors
+from proofmap.study.executor import Lost
+from proofmap.study.ray_executor import RayExecutor
+from proofmap.testing import Check, check_executor
 from proofmap.testing.executors import MakeExecutor, make_squarer, until
 from tests.forked import check_fork
 from tests.study.forked_ray import ForkedRay
@@ -34,7 +32,7 @@ from tests.study.forked_ray import ForkedRay
 def running_ray() -> Iterator[ModuleType]:
     ray = pytest.importorskip("ray")
     settings = {
-        "prestart_worker_first_driver": False,  # our actors have an environment of their own
+        "prestart_worker_first_driver": False,  # our tasks have an environment of their own
         "worker_register_timeout_seconds": 600,  # on a busy machine a process is slow to start
     }
     ray.init(
@@ -57,13 +55,14 @@ def ray(running_ray: ModuleType) -> ModuleType:
 
 
 @pytest.fixture
-def forked(monkeypatch: pytest.MonkeyPatch) -> ForkedRay:
-    """Two cores, with actors that are forked from this process, in the place of Ray."""
+def forked(monkeypatch: pytest.MonkeyPatch) -> Iterator[ForkedRay]:
+    """Two cores, with processes that are forked from this one, in the place of Ray."""
     check_fork()
     cloudpickle = pytest.importorskip("ray.cloudpickle")
     stand_in = ForkedRay(cloudpickle)
     monkeypatch.setitem(sys.modules, "ray", stand_in)  # type: ignore[arg-type]
-    return stand_in
+    yield stand_in
+    stand_in.shutdown()
 
 
 def die() -> Any:
@@ -91,15 +90,6 @@ def make_stillborn(births: Path) -> Callable[[int], int]:
     with births.open("a") as file:
         file.write("x")
     return die()
-
-
-def make_single(first: Path) -> Callable[[int], int]:
-    """Only one process survives this."""
-    try:
-        first.touch(exist_ok=False)
-    except FileExistsError:
-        die()
-    return abs
 
 
 def make_waiting(folder: Path) -> Callable[[int], int]:
@@ -146,11 +136,7 @@ def one_worker() -> RayExecutor:
 
 
 @pytest.mark.parametrize("check", check_executor.checks, ids=str)
-def test_it_keeps_the_contract(
-    check: Check[MakeExecutor], forked: ForkedRay, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And has only a few groups of units ahead."""
-    monkeypatch.setattr(executors, "FAR_AHEAD", 7 * LARGEST_GROUP - 1)
+def test_it_keeps_the_contract(check: Check[MakeExecutor], forked: ForkedRay) -> None:
     check(one_worker)
 
 
@@ -187,17 +173,28 @@ def test_without_units_no_cluster_is_started() -> None:
 
 
 def test_a_unit_that_always_kills_is_lost_and_no_other_is(forked: ForkedRay, tmp_path: Path) -> None:
-    """Also when it ran in a group, as trivial units soon do."""
-    make = partial(make_mortal, tmp_path / "notes", 3000, 99)
-    results = list(RayExecutor(workers=1, retries=1).run(make, range(4000)))
-    assert sorted(unit for unit, _ in results) == list(range(4000))
+    make = partial(make_mortal, tmp_path / "notes", 30, 99)
+    results = list(RayExecutor(workers=1, retries=1).run(make, range(40)))
+    assert sorted(unit for unit, _ in results) == list(range(40))
     lost = {unit: result for unit, result in results if isinstance(result, Lost)}
-    assert list(lost) == [3000] and "died each time it ran alone (1)" in lost[3000].reason
+    assert list(lost) == [30] and "died 2 times: it was killed." in lost[30].reason
     assert all(result == -unit for unit, result in results if unit not in lost)
-    assert (tmp_path / "notes").read_text() in (
-        "xx",
-        "xxx",
-    )  # in company (twice if an answer was on the way), then alone
+    assert (tmp_path / "notes").read_text() == "xx"
+
+
+class Together(int):
+    """A unit that stays with the one before it."""
+
+    together = True
+
+
+def test_units_that_stay_together_have_one_process_until_one_kills_it(
+    forked: ForkedRay, tmp_path: Path
+) -> None:
+    make = partial(make_mortal, tmp_path / "notes", 2, 99)
+    results = dict(RayExecutor(retries=1).run(make, [0, 1, Together(2), Together(3), 4]))
+    assert isinstance(results.pop(2), Lost) and results == {0: 0, 1: -1, 3: -3, 4: -4}
+    assert (tmp_path / "notes").read_text() == "xxxx", "twice in company, twice alone"
 
 
 @pytest.mark.slow
@@ -210,29 +207,10 @@ def test_a_process_killed_from_outside_loses_nothing(ray: ModuleType, tmp_path: 
     assert sorted(results) == [(unit, -unit) for unit in range(1, 4)]
 
 
-def test_workers_that_die_at_the_start_are_given_up(
-    forked: ForkedRay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "FAILED_STARTS", 2)
-    with pytest.raises(ProofmapError, match="Ray workers die while they start, 2 in a row"):
-        list(RayExecutor(workers=1).run(partial(make_stillborn, tmp_path / "births"), range(5)))
+def test_workers_that_die_at_the_start_are_given_up(forked: ForkedRay, tmp_path: Path) -> None:
+    with pytest.raises(ProofmapError, match="Ray workers die while they start: it was killed"):
+        list(RayExecutor(workers=1, retries=1).run(partial(make_stillborn, tmp_path / "births"), range(5)))
     assert (tmp_path / "births").read_text() == "xx"
-
-
-def test_the_workers_that_can_start_go_on_alone(
-    forked: ForkedRay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "FAILED_STARTS", 1)
-
-    def units() -> Iterator[int]:  # as many as it takes until the others are given up
-        unit = 0
-        while not caught:
-            yield unit
-            unit += 1
-
-    with pytest.warns(RuntimeWarning, match="die while they start; continuing with 1") as caught:
-        results = list(RayExecutor(workers=2).run(partial(make_single, tmp_path / "first"), units()))
-    assert sorted(results) == [(unit, unit) for unit in range(len(results))]
 
 
 # ---- what workers see -----------------------------------------------------------------------------------------------
@@ -257,14 +235,10 @@ def test_a_worker_has_the_modules_of_the_driver_and_its_number_of_threads(
     assert list(RayExecutor(cpus_per_worker=2).run(somebodys_module.make, [1])) == [(1, (2, "2"))]
 
 
-def test_an_error_that_cannot_be_pickled_is_told_all_the_same() -> None:
-    """What the actor answers; the contract checks that the driver raises it."""
-    pytest.importorskip("ray")
-    actor: _Actor[int, Any] = _Actor()
-    actor.start(pickle.dumps(make_odd), threads=torch.get_num_threads())
-    raised = pickle.loads(actor.work(pickle.dumps([1])))
-    assert isinstance(raised, _Raised) and type(raised.error) is RuntimeError
-    assert str(raised.error) == "Odd: odd error" and "in work" in "".join(raised.error.__notes__)
+def test_an_error_that_cannot_be_pickled_is_told_all_the_same(forked: ForkedRay) -> None:
+    with pytest.raises(RuntimeError, match=r"^Odd: odd error") as raised:
+        list(RayExecutor(workers=1).run(make_odd, [1]))
+    assert "in work" in "".join(raised.value.__notes__)
 
 
 # ---- clusters ---------------------------------------------------------------------------------------------------
@@ -277,18 +251,6 @@ def test_what_no_machine_has_is_refused_at_once(ray: ModuleType, asked: dict[str
 
 
 @pytest.mark.slow
-def test_a_cluster_without_room_is_not_waited_for_for_ever(
-    ray: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "PLACEMENT_TIMEOUT", 0.1)
-    other = ray.remote(num_cpus=2)(_Actor).remote()
-    ray.get(other.__ray_ready__.remote())
-    with pytest.raises(ProofmapError, match="made no room for a worker"):
-        list(RayExecutor().run(make_odd, [0]))
-    ray.kill(other)
-
-
-@pytest.mark.slow
 def test_a_running_cluster_is_left_as_it_was(ray: ModuleType, tmp_path: Path) -> None:
     """Here from another process, whose functions and classes stand in its main script."""
     script = tmp_path / "script.py"
@@ -296,7 +258,7 @@ def test_a_running_cluster_is_left_as_it_was(ray: ModuleType, tmp_path: Path) ->
         textwrap.dedent("""
         import sys
         from dataclasses import dataclass
-        from proofmap.study.executors.ray_executor import RayExecutor
+        from proofmap.study.ray_executor import RayExecutor
 
         @dataclass(frozen=True)
         class Box:
@@ -331,7 +293,7 @@ def test_a_cluster_of_our_own_says_nothing_and_is_gone_afterwards(tmp_path: Path
         textwrap.dedent("""
         import os, signal
         from pathlib import Path
-        from proofmap.study.executors.ray_executor import RayExecutor
+        from proofmap.study.ray_executor import RayExecutor
         from proofmap.testing.executors import make_squarer
 
         def children():
@@ -375,48 +337,8 @@ def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None
         ({"cpus_per_worker": 0}, "cpus_per_worker must be a whole number of at least 1"),
         ({"gpus_per_worker": 1.5}, "gpus_per_worker must be a fraction of one GPU or whole GPUs"),
         ({"retries": 0}, "retries must be a whole number of at least 1"),
-        ({"ahead": -1}, "ahead must be a whole number of at least 0"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(wrong: dict[str, Any], complaint: str) -> None:
     with pytest.raises(InputError, match=complaint):
         RayExecutor(**wrong)
-
-
-# ---- groups -------------------------------------------------------------------------------------------------------
-
-
-def test_jobs_that_came_back_go_first_and_some_go_alone() -> None:
-    jobs = _Jobs(iter("abcdefg"))
-    assert jobs.fill(5) == 5
-    first = jobs.take(3)
-    assert [job.unit for job in first] == ["a", "b", "c"]
-    first[1].alone = True
-    jobs.give_back(first)
-    assert jobs.fill(99) == 7
-    assert [[job.unit for job in jobs.take(2)] for _ in range(5)] == [
-        ["a"],
-        ["b"],
-        ["c", "d"],
-        ["e", "f"],
-        ["g"],
-    ]
-    assert jobs.fill(1) == 0
-    jobs.give_back([_Job("z")])
-    assert jobs.fill(9) == 1 and [job.unit for job in jobs.take(9)] == ["z"]
-
-
-def test_an_actor_hands_back_what_it_does_not_reach_in_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("ray")
-    now = 0.0
-
-    def take_time(seconds: float) -> float:
-        nonlocal now
-        now += seconds
-        return seconds
-
-    monkeypatch.setattr(module.time, "perf_counter", lambda: now)
-    actor: _Actor[float, float] = _Actor()
-    actor._worker = take_time
-    assert actor._work(pickle.dumps([0.01, 0.02, 60.0, 0.01])) == ([0.01, 0.02, 60.0], pytest.approx(60.03))
-    assert actor._work(pickle.dumps([0.01, 0.02])) == ([0.01, 0.02], pytest.approx(0.03))

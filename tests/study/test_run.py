@@ -33,7 +33,7 @@ from proofmap.session import Session
 from proofmap.study import Plan, Run, Selection, Study, run_study, verify_run
 from proofmap.study.manifest import Manifest
 from proofmap.study.store import Store, read_maps, write_maps
-from proofmap.study.watchers.status import Status
+from proofmap.study.watchers import Status
 from tests.data.made_up import save
 from tests.sessions import judged_block
 from tests.study.studies import METHODS, classifier_of, facts, photos, toy_study, values
@@ -781,7 +781,6 @@ def test_an_added_metric_counts_no_image_twice(metrics: tuple[str, ...], tmp_pat
     told: list[Status] = []
 
     class Listener:
-        def begin(self, study: object, status: Status) -> None: ...
         def update(self, status: Status) -> None: ...
         def end(self, status: Status) -> None:
             told.append(status)

@@ -12,7 +12,7 @@ import proofmap as pm
 from proofmap.report.runs import write_run_report
 from proofmap.results.audit import audit
 from proofmap.study import Run, Study, run_study
-from proofmap.study.executors.ray_executor import RayExecutor
+from proofmap.study.ray_executor import RayExecutor
 from tests.review_net import NET
 from tests.study.forked_ray import ForkedRay
 from tests.study.studies import Stop, facts

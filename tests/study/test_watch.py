@@ -7,7 +7,7 @@ import io
 import json
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,12 +17,18 @@ import torch
 from rich.console import Console
 
 from proofmap.core.errors import InputError
-from proofmap.core.progress import EVERY, Progress
+from proofmap.core.progress import EVERY
+from proofmap.study import watchers as views
 from proofmap.study.store import Store
-from proofmap.study.tally import Tally
-from proofmap.study.watchers import views
-from proofmap.study.watchers.status import Status, UnitProgress, Watcher, Watchers, memory_of, status_line
-from proofmap.study.watchers.views import LiveView, PlainLines, ProgressFile, watcher_for
+from proofmap.study.watchers import (
+    LiveView,
+    PlainLines,
+    ProgressFile,
+    Status,
+    Tally,
+    memory_of,
+    watchers_for,
+)
 
 METRICS = ("completeness", "soundness", "best-effort", "insertion", "deletion", "area", "entropy")
 METHODS = ("learned-mask", "grad-cam", "learned-mask:preset=paper,grid=28,objective=printed [red]")
@@ -61,24 +67,17 @@ class Diary:
     def __init__(self) -> None:
         self.told: list[str] = []
 
-    def begin(self, study: Mapping[str, object], status: Status) -> None:
-        self.told.append("begin")
-
     def update(self, status: Status) -> None:
-        self.told.append("update")
+        self.told.append(status.state)
 
     def end(self, status: Status) -> None:
-        self.told.append("end")
+        self.told.append(f"end: {status.state}")
 
 
 class Faulty(Diary):
     def __init__(self, moment: str) -> None:
         super().__init__()
         self.moment = moment
-
-    def begin(self, study: Mapping[str, object], status: Status) -> None:
-        super().begin(study, status)
-        self._fail("begin")
 
     def update(self, status: Status) -> None:
         super().update(status)
@@ -119,18 +118,16 @@ def test_no_time_is_told_that_is_not_known(status: Status) -> None:
 
 
 def test_time_left_is_a_range_from_the_rates_so_far_and_what_was_expected_before() -> None:
-    """100,890 passes are left: 171 s at the 590 per second so far, 504 s at 200; 900 s were expected, 9 are over."""
-    so_far, slower = (106_200 - 5310) / 590, (106_200 - 5310) / 200
+    """100,890 passes are left: 171 s at the 590 per second so far; 900 s were expected, 9 are over."""
+    so_far = (106_200 - 5310) / 590
     assert RUNNING.seconds_left_range == (so_far, so_far)
-    recent = replace(RUNNING, recent_rate=200.0)
-    assert recent.seconds_left_range == pytest.approx((so_far, slower))
-    expected = replace(recent, seconds_expected=900.0)
+    expected = replace(RUNNING, seconds_expected=900.0)
     assert expected.seconds_left_range == pytest.approx((so_far, 891.0))
-    assert "3 to 15 min left" in status_line(expected) and "3 min left" in status_line(RUNNING)
+    assert "3 to 15 min left" in str(expected) and "3 min left" in str(RUNNING)
     apart = replace(RUNNING, passes_done=53_800, seconds=84.1, seconds_expected=7764.1)
-    assert ", up to 2 h 8 min left, " in status_line(apart)  # not 82 s to 2 h 8 min
-    late = replace(recent, seconds_expected=5.0)  # taken longer than was expected: the rates alone count
-    assert late.seconds_left_range == pytest.approx((so_far, slower))
+    assert ", up to 2 h 8 min left, " in str(apart)  # not 82 s to 2 h 8 min
+    late = replace(RUNNING, seconds_expected=5.0)  # taken longer than was expected: the rate alone counts
+    assert late.seconds_left_range == pytest.approx((so_far, so_far))
     over = replace(expected, passes_done=106_200)
     assert over.seconds_left_range == (0, 0)
 
@@ -144,8 +141,8 @@ def test_a_run_whose_slow_passes_come_last_corrects_its_time_left(tmp_path: Path
     ranges = []
     for seconds, passes in [(10.0, 1_000), (20.0, 20), (60.0, 60), (120.0, 120), (90.0, 90)]:
         now += seconds
-        tally.progress.passes_done += passes
-        ranges.append(tally.status("running").seconds_left_range)
+        tally.advance(passes)
+        ranges.append(tally.status.seconds_left_range)
     truth = [300.0, 280.0, 220.0, 100.0, 10.0]
     assert all(found is not None for found in ranges)
     for left, found in zip(truth, ranges, strict=True):
@@ -164,29 +161,29 @@ def test_nothing_is_left_when_the_study_is_finished() -> None:
 # Watchers together.
 
 
-@pytest.mark.parametrize("moment", ["begin", "update", "end"])
+@pytest.mark.parametrize("moment", ["update", "end"])
 def test_a_watcher_that_raises_is_named_and_dropped_and_the_others_go_on(moment: str) -> None:
     faulty, diary = Faulty(moment), Diary()
-    with pytest.warns(RuntimeWarning) as warned:
-        whole_study(Watchers(faulty, diary))
-    (warning,) = warned
-    assert str(warning.message) == "Faulty no longer follows the study: RuntimeError: no connection"
-    assert diary.told == ["begin", "update", "update", "end"]
-    assert faulty.told[-1] == "end" and faulty.told.count("end") == 1  # it could close what it had open
-
-
-def whole_study(watcher: Watcher) -> None:
-    watcher.begin({}, RUNNING)
-    watcher.update(RUNNING)
-    watcher.update(RUNNING)
-    watcher.end(RUNNING)
+    tally = Tally("cpu", [faulty, diary])
+    first, *others = ("surveying", "running", "finished")[0 if moment == "update" else 2 :]
+    if moment == "end":
+        tally.tell()
+        tally.tell(state="running")
+    with pytest.warns(
+        RuntimeWarning, match="^Faulty no longer follows the study: RuntimeError: no connection$"
+    ):
+        tally.tell(state=first)
+    for state in others:
+        tally.tell(state=state)
+    assert diary.told == ["surveying", "running", "end: finished"]
+    assert faulty.told == (diary.told if moment == "end" else ["surveying"])
 
 
 def test_all_watchers_hear_of_the_end_even_when_warnings_are_errors() -> None:
     diary = Diary()
     with pytest.raises(RuntimeWarning):  # pytest makes them errors here
-        Watchers(Faulty("end"), diary).end(RUNNING)
-    assert diary.told == ["end"]
+        Tally("cpu", [Faulty("end"), diary]).tell(state="failed")
+    assert diary.told == ["end: failed"]
 
 
 def test_an_interrupt_inside_a_watcher_is_not_swallowed() -> None:
@@ -195,10 +192,10 @@ def test_an_interrupt_inside_a_watcher_is_not_swallowed() -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Watchers(Interrupted()).update(RUNNING)
+        Tally("cpu", [Interrupted()]).tell()
 
 
-def test_watchers_are_told_one_thing_at_a_time() -> None:
+def test_watchers_are_told_one_thing_at_a_time_and_passes_of_all_threads_are_counted() -> None:
     inside, most = 0, 0
     together = threading.Barrier(4)
 
@@ -210,14 +207,16 @@ def test_watchers_are_told_one_thing_at_a_time() -> None:
             most = max(most, inside)
             inside -= 1
 
+    tally = Tally("cpu", [Counter()], every=0)
+
     def job() -> None:
         together.wait()
-        for _ in range(100):
-            watchers.update(RUNNING)
+        with tally.task("rise", 3000) as task:
+            for _ in range(1000):
+                task.advance(3, "note")
 
-    watchers = Watchers(Counter())
     in_threads(4, job)
-    assert most == 1
+    assert most == 1 and tally.passes_done == 12_000
 
 
 def in_threads(number: int, job: Callable[[], object]) -> None:
@@ -228,49 +227,37 @@ def in_threads(number: int, job: Callable[[], object]) -> None:
         thread.join()
 
 
-# Passes inside units.
+def test_passes_are_told_at_once_and_then_after_a_quarter_of_a_second() -> None:
+    clock, told = Clock(), []
 
+    class Noting(Diary):
+        def update(self, status: Status) -> None:
+            told.append(status.passes_done)
 
-def test_passes_of_all_threads_are_counted() -> None:
-    progress = UnitProgress()
-    as_protocol: Progress = progress
-
-    def job() -> None:
-        with as_protocol.task("rise", 3000) as task:
-            for _ in range(1000):
-                task.advance(3, "note")
-
-    in_threads(4, job)
-    assert progress.passes_done == 12_000
-
-
-def test_a_tick_comes_at_once_and_then_after_a_quarter_of_a_second() -> None:
-    clock, ticks = Clock(), []
-    progress = UnitProgress(lambda: ticks.append(progress.passes_done), clock=clock)
-    with progress.task("rise", 100) as task:
+    with Tally("cpu", [Noting()], clock=clock).task("rise", 100) as task:
         for step in (0, 0.1, 0.1, 0.1, 0.1):
             clock.now += step
             task.advance(10)
-    assert ticks == [10, 40]
+    assert told == [10, 40]
 
 
-def test_a_tick_that_makes_passes_does_not_tick_again() -> None:
-    ticks = []
+def test_a_watcher_that_makes_passes_is_not_told_of_them_again() -> None:
+    class Busy(Diary):
+        def update(self, status: Status) -> None:
+            super().update(status)
+            tally.task("inner", 1).advance(1)
 
-    def tick() -> None:
-        ticks.append(1)
-        progress.task("inner", 1).advance(1)
-
-    progress = UnitProgress(tick, every=0)
-    progress.task("outer", 1).advance(1)
-    assert (ticks, progress.passes_done) == ([1], 2)
+    busy = Busy()
+    tally = Tally("cpu", [busy])
+    tally.task("outer", 1).advance(1)
+    assert (len(busy.told), tally.passes_done) == (1, 2)
 
 
 # Lines.
 
 
 def test_a_line_says_all_that_is_known() -> None:
-    assert status_line(RUNNING) == (
+    assert str(RUNNING) == (
         "12/70 units, 3 failed, 5 from before, 5,310 passes, 590/s, 3 min left, last: grad-cam on images 32-63"
     )
 
@@ -278,33 +265,30 @@ def test_a_line_says_all_that_is_known() -> None:
 def test_lines_come_at_the_beginning_at_intervals_and_at_the_end() -> None:
     clock, stream = Clock(), io.StringIO()
     lines = PlainLines(stream, every=10, clock=clock)
-    lines.begin({}, Status(state="surveying"))
+    lines.update(Status(state="surveying"))
     for _ in range(5):
         clock.now += 5
         lines.update(RUNNING)
     lines.end(Status(state="finished", units_done=70, units_total=70, passes_done=8000, seconds=800))
     first, *middle, last = stream.getvalue().splitlines()
     assert first == "surveying: looking at the data"
-    assert middle == [status_line(RUNNING)] * 2
+    assert middle == [str(RUNNING)] * 2
     assert last == "finished: 70/70 units, 8,000 passes, 10/s, 13 min in all"
 
 
 def test_the_watcher_suits_the_console(monkeypatch: pytest.MonkeyPatch) -> None:
     log, terminal = Console(file=io.StringIO()), Console(file=io.StringIO(), force_terminal=True)
     monkeypatch.setenv(EVERY, "2.5")
-    lines = watcher_for(log, quiet=False)
+    (lines,) = watchers_for(log, quiet=False)
     assert isinstance(lines, PlainLines) and lines.every == 2.5 and lines.stream is log.file
-    assert isinstance(watcher_for(terminal, quiet=False), LiveView)
-    silent: Watcher = watcher_for(terminal, quiet=True)
-    silent.begin({}, RUNNING)
-    silent.end(RUNNING)
-    assert terminal.file.getvalue() == ""  # type: ignore[attr-defined]
+    (view,) = watchers_for(terminal, quiet=False)
+    assert isinstance(view, LiveView) and watchers_for(terminal, quiet=True) == []
 
 
 def test_an_interval_that_is_no_number_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(EVERY, "often")
     with pytest.raises(InputError, match=f"{EVERY} must be a number of seconds, not 'often'"):
-        watcher_for(Console(file=io.StringIO()), quiet=False)
+        watchers_for(Console(file=io.StringIO()), quiet=False)
 
 
 # The file.
@@ -313,7 +297,7 @@ def test_an_interval_that_is_no_number_is_named(monkeypatch: pytest.MonkeyPatch)
 def test_the_file_holds_where_the_study_stands(tmp_path: Path) -> None:
     clock = Clock()
     file = ProgressFile(tmp_path / "progress.json", clock=clock, now=clock.date)
-    file.begin({}, Status(state="surveying"))
+    file.update(Status(state="surveying"))
     clock.now += 60
     broken = {**RUNNING.scores, "random": {"soundness": float("nan"), "insertion": 0.1}}
     file.end(replace(RUNNING, scores=broken))
@@ -342,7 +326,7 @@ def test_the_file_is_written_once_a_second_at_most_and_always_at_the_end(tmp_pat
     clock, path = Clock(), tmp_path / "progress.json"
     file = ProgressFile(path, clock=clock)
     written = []
-    file.begin({}, RUNNING)
+    file.update(RUNNING)
     for done in range(1, 11):
         clock.now += 0.25
         file.update(replace(RUNNING, units_done=done))
@@ -358,7 +342,7 @@ def test_a_full_disk_is_told_once_and_leaves_the_last_whole_file(
 ) -> None:
     path = tmp_path / "progress.json"
     file = ProgressFile(path, every=0)
-    file.begin({}, RUNNING)
+    file.update(RUNNING)
     write = views.write_text
 
     def full(path: Path, text: str) -> None:
@@ -377,7 +361,7 @@ def test_a_full_disk_is_told_once_and_leaves_the_last_whole_file(
 def test_a_reader_never_meets_half_a_file(tmp_path: Path) -> None:
     path = tmp_path / "progress.json"
     file = ProgressFile(path, every=0)
-    file.begin({}, RUNNING)
+    file.update(RUNNING)
     done = threading.Event()
     seen: list[str] = []
 
@@ -401,7 +385,7 @@ def drawn(status: Status, width: int, height: int = 24, since: float = 0.0) -> l
     clock = Clock()
     console = Console(file=io.StringIO(), force_terminal=True, width=width, height=height, color_system=None)
     view = LiveView(console, clock=clock)
-    view.update(status)
+    view.status = status
     clock.now += since
     console.print(view.picture())
     return console.file.getvalue().splitlines()  # type: ignore[attr-defined, no-any-return]
@@ -420,14 +404,17 @@ def drawn(status: Status, width: int, height: int = 24, since: float = 0.0) -> l
 def test_every_line_of_the_view_fits_the_terminal(width: int, status: Status) -> None:
     lines = drawn(status, width)
     assert max(map(len, lines)) <= width
-    assert len(lines) == (4 + 1 + len(METHODS) if status.scores else 2)
+    assert len(lines) == (5 + 1 + len(METHODS) if status.scores else 3)
 
 
-def test_a_terminal_of_60_columns_shows_all_that_matters() -> None:
-    text = "\n".join(drawn(RUNNING, 60))
-    for part in ("12/70 units, 3 failed", "9 s, 3 min left", "5,310/106,200 passes, 590/s", "cpu, ", " GB"):
+def test_a_terminal_of_80_columns_shows_all_that_matters() -> None:
+    text = "\n".join(drawn(RUNNING, 80))
+    for part in (
+        "12/70 units, 3 failed, 5 from before, 5,310 passes, 590/s, 3 min left",
+        "of 106,200 passes",
+    ):
         assert part in text
-    for part in ("last: grad-cam on images 32-63", "complete…", "soundness", "0.54", "learned-mask:pres…"):
+    for part in ("cpu, ", " GB", "last: grad-cam on images 32-63", "learned-mask:pres", "0.54"):
         assert part in text
 
 
@@ -443,7 +430,7 @@ def test_names_are_shown_as_they_are_and_not_read_as_markup() -> None:
 
 
 def test_time_goes_on_inside_a_unit_that_reports_nothing() -> None:
-    assert "49 s, 2 min left" in drawn(RUNNING, 100, since=40)[0]
+    assert "108/s, 16 min left, 49 s so far" in drawn(RUNNING, 100, since=40)[1]
 
 
 def test_a_low_terminal_shows_the_methods_that_began_last() -> None:
@@ -456,7 +443,7 @@ def test_a_low_terminal_shows_the_methods_that_began_last() -> None:
 def test_the_view_vanishes_at_the_end() -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=80)
     view = LiveView(console)
-    view.begin({}, Status(state="surveying"))
+    view.update(Status(state="surveying"))
     view.update(RUNNING)
     view.end(replace(RUNNING, state="interrupted"))
     text = console.file.getvalue()  # type: ignore[attr-defined]
@@ -471,7 +458,7 @@ def test_on_a_cpu_the_memory_of_this_process_is_told() -> None:
     if not Path("/proc/self/statm").exists():
         pytest.skip("no /proc here")
     memory = memory_of("cpu")
-    assert memory is not None and 10e6 < memory.used < 1e12
+    assert memory is not None and 10e6 < memory[0] < 1e12
 
 
 def test_a_gpu_that_this_process_does_not_use_is_left_asleep() -> None:
@@ -486,4 +473,4 @@ def test_a_gpu_that_this_process_does_not_use_is_left_asleep() -> None:
 def test_on_a_gpu_its_memory_is_told_with_the_peak() -> None:
     before = torch.zeros(2**20, device="cuda").nbytes
     memory = memory_of("cuda")
-    assert memory is not None and memory.peak is not None and memory.peak >= before
+    assert memory is not None and memory[1] is not None and memory[1] >= before

@@ -17,7 +17,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.files import DATA_FOLDER, check_output, output_file
 from proofmap.core.text import counted
 from proofmap.results import tables
-from proofmap.study.watchers.views import watcher_for
+from proofmap.study.watchers import watchers_for
 
 
 def _list(target: str | None, data: Path) -> None:
@@ -111,7 +111,7 @@ def bench(
     if action == "table":
         _table(target, leaderboard, out)
         return
-    watchers = [watcher_for(stderr, quiet)]
+    watchers = watchers_for(stderr, quiet)
     if action == "submit":
         if target is None:
             raise InputError("no record was named: proofmap bench submit RECORD; bench run writes it")

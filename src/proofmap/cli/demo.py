@@ -26,8 +26,14 @@ from proofmap.report.html import write_report
 from proofmap.results import score_tables
 from proofmap.results.verdict import verdict
 from proofmap.session import Session
-from proofmap.study.planning.cost import SLOWER, Speed, expected_cost, expected_labels, measure_speed
-from proofmap.study.watchers.status import duration_range
+from proofmap.study.planning import (
+    SLOWER,
+    Speed,
+    duration_range,
+    expected_cost,
+    expected_labels,
+    measure_speed,
+)
 
 METRICS = ("completeness", "soundness", "best-effort")
 ROWS = 12

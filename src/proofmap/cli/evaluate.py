@@ -32,14 +32,14 @@ from proofmap.results import score_tables, tables
 from proofmap.results.verdict import verdict
 from proofmap.session import Session
 from proofmap.study import Executor, LocalExecutor, Outcome, Plan, Run, Study, run_study
-from proofmap.study.draft import draft, find_data, has_model
+from proofmap.study.draft import draft
 from proofmap.study.manifest import FILE as MANIFEST
 from proofmap.study.manifest import Manifest
 from proofmap.study.preview import Preview, preview
 from proofmap.study.sanity import Sanity
 from proofmap.study.study import KeptMaps
 from proofmap.study.verify import forget_methods
-from proofmap.study.watchers.views import ProgressFile, watcher_for
+from proofmap.study.watchers import ProgressFile, watchers_for
 
 SCORE_FORMATS: dict[str, Callable[[pm.Evaluation], str]] = {
     "table": lambda evaluation: f"{verdict(evaluation)}\n\n{evaluation.table(table_width())}",
@@ -231,7 +231,7 @@ def evaluate(
         batch_size=batch_size,
         threads=threads,
         watchers=[
-            watcher_for(stderr, quiet),
+            *watchers_for(stderr, quiet),
             ProgressFile(folder / "progress.json"),
         ],
         on_sanity=lambda found: printed.extend(_print_sanity(found, quiet)),
@@ -251,15 +251,12 @@ def _write_study(file: Path, data: list[str], target: str | None, text_column: s
     """Write a study file with comments for the data in a folder or file."""
     if len(data) > 1:
         raise InputError("--write-study takes one --data, the folder or file of your data")
-    found, *others = find_data(data[0], target or "", text_column or "")
     if file.exists():
         raise InputError(f"{file} exists; write to another file, or remove it")
     file = output_file(file, "--write-study", "study.toml")
-    write_text(file, draft(found, file, others))
+    write_text(file, draft(data[0], file, target=target or "", column=text_column or ""))
     shown = shown_path(file)
-    stderr.print(f"wrote {shown} for {found.words}")
-    first = "" if has_model(found) else f"name your model in {shown}, then "
-    stderr.print(f"next: {first}proofmap evaluate {shown} --dry-run")
+    stderr.print(f"wrote {shown}; next: look at the model in it, then proofmap evaluate {shown} --dry-run")
 
 
 def _usual_methods(config: Study) -> list[str]:
@@ -300,7 +297,7 @@ def _executor_for(
     name: str, address: str | None, workers: int | None, gpus: float, threads: int | None, folder: Path
 ) -> Executor:
     if name == "ray":
-        from proofmap.study.executors.ray_executor import RayExecutor
+        from proofmap.study.ray_executor import RayExecutor
 
         if (folder / MANIFEST).exists():
             threads = Manifest.read(folder).threads

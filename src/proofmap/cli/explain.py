@@ -40,7 +40,7 @@ from proofmap.results.fill_alone import fill_notes, other_fill
 from proofmap.results.notes import distractor_notes
 from proofmap.results.proof_shape import percent
 from proofmap.study.opened import open_net, open_study_data
-from proofmap.study.planning.cost import expected_cost, expected_labels, speed_if_slow
+from proofmap.study.planning import expected_cost, expected_labels, speed_if_slow
 
 _MOST_TEXTS, _MOST_LABELS = 5, 8
 

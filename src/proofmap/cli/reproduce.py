@@ -12,7 +12,7 @@ from proofmap.cli.console import print_result, print_written, progress_for, stde
 from proofmap.core.errors import InputError
 from proofmap.core.files import DATA_FOLDER
 from proofmap.reproduce import reproduce as run_recipe
-from proofmap.study.watchers.views import watcher_for
+from proofmap.study.watchers import watchers_for
 
 
 def reproduce(
@@ -68,7 +68,7 @@ def reproduce(
         images_seed=images_seed,
         device=options.check_device(device),
         progress=progress_for(stderr, quiet),
-        watchers=[watcher_for(stderr, quiet)],
+        watchers=watchers_for(stderr, quiet),
         command=options.command_line(),
     )
     print_result(

@@ -13,7 +13,7 @@ from proofmap.report.figures import Figure
 from proofmap.reproduce.recipe import Recipe
 from proofmap.results import tables
 from proofmap.results.statistics import Score
-from proofmap.study.watchers.status import Watcher
+from proofmap.study.watchers import Watcher
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from proofmap.reproduce.recipe import Recipe
 from proofmap.reproduce.rows import passes_notes, study_of, with_rows
 from proofmap.results.sharing import shared_settings, without_folders
 from proofmap.results.tables import json_text, records_csv
-from proofmap.study.watchers.status import Watcher
+from proofmap.study.watchers import Watcher
 
 EXPERIMENTS: Mapping[str, Callable[[Job], Findings]] = {
     "artifacts": artifacts.run,

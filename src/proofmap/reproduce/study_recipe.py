@@ -47,7 +47,7 @@ from proofmap.results.records import MethodResult
 from proofmap.results.sharing import shared, without_folders
 from proofmap.results.statistics import score_numbers
 from proofmap.study import Run, run_study
-from proofmap.study.watchers.views import ProgressFile
+from proofmap.study.watchers import ProgressFile
 
 PAIRS: Mapping[str, int] = {"mask-pairs": 0, "mask-pairs-second": 1}
 """Figures of masks and of the masked images, each with the index of the label that it shows (0 is the most probable label)."""

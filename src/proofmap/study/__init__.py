@@ -5,29 +5,29 @@ from typing import TYPE_CHECKING
 from proofmap.core.deferred import lazy_names
 
 if TYPE_CHECKING:
-    from proofmap.study.executors.executor import Executor, LocalExecutor, Lost
-    from proofmap.study.executors.ray_executor import RayExecutor
+    from proofmap.study.executor import Executor, LocalExecutor, Lost
     from proofmap.study.export import export_run
     from proofmap.study.lock import RunBusy
     from proofmap.study.outcome import Outcome
-    from proofmap.study.planning.plan import Plan
+    from proofmap.study.planning import Plan
+    from proofmap.study.ray_executor import RayExecutor
     from proofmap.study.run import run_study
     from proofmap.study.selection import Selection
     from proofmap.study.store import StoreError
     from proofmap.study.stored_run import Failure, Run
     from proofmap.study.study import Study
     from proofmap.study.verify import verify_run
-    from proofmap.study.watchers.status import Status, Watcher
+    from proofmap.study.watchers import Status, Watcher
 
 # Imported when first used: reading a run needs no torch.
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "executors.executor": "Executor LocalExecutor Lost",
-        "executors.ray_executor": "RayExecutor",
+        "executor": "Executor LocalExecutor Lost",
+        "ray_executor": "RayExecutor",
         "export": "export_run",
         "outcome": "Outcome",
-        "planning.plan": "Plan",
+        "planning": "Plan",
         "stored_run": "Failure Run",
         "run": "run_study",
         "store": "StoreError",
@@ -35,7 +35,7 @@ __getattr__, __dir__ = lazy_names(
         "selection": "Selection",
         "study": "Study",
         "verify": "verify_run",
-        "watchers.status": "Status Watcher",
+        "watchers": "Status Watcher",
     },
 )
 

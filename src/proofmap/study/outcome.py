@@ -8,7 +8,7 @@ from pathlib import Path
 
 from proofmap.core.text import counted
 from proofmap.results.evaluation import Evaluation
-from proofmap.study.planning.plan import Plan, Work
+from proofmap.study.planning import Plan, Work
 from proofmap.study.stored_run import Run
 
 

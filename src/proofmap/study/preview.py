@@ -9,8 +9,7 @@ from pathlib import Path
 from proofmap.methods.controls import map_sources
 from proofmap.results.notes import distractor_words
 from proofmap.study.opened import open_study
-from proofmap.study.planning.cost import Speed, measure_speed
-from proofmap.study.planning.plan import Plan, make_plan, work_of
+from proofmap.study.planning import Plan, Speed, make_plan, measure_speed, work_of
 from proofmap.study.resume import existing_manifest, resolve_manifest
 from proofmap.study.selection import chosen_images
 from proofmap.study.store import SCORES, ImageRow, Store

@@ -35,9 +35,7 @@ from proofmap.study.manifest import (
     same_settings,
 )
 from proofmap.study.opened import OpenStudy
-from proofmap.study.planning.blocks import block_size
-from proofmap.study.planning.cost import expected_labels, unit_cost
-from proofmap.study.planning.plan import Plan
+from proofmap.study.planning import Plan, block_size, expected_labels, unit_cost
 from proofmap.study.store import IMAGES, MAPS, SCORES, Store, StoreError
 from proofmap.study.study import Study
 

@@ -32,12 +32,11 @@ from proofmap.methods.method import Method
 from proofmap.plugins.failures import exit_as_error
 from proofmap.results.evaluation import batch_record
 from proofmap.results.records import run_scores
-from proofmap.study.executors.executor import Executor, LocalExecutor, Lost
+from proofmap.study.executor import Executor, LocalExecutor, Lost
 from proofmap.study.manifest import Manifest, Registered, changed_settings, plain_record
 from proofmap.study.opened import OpenStudy, dataset_settings, open_study
 from proofmap.study.outcome import Outcome, describe_kept
-from proofmap.study.planning.cost import speed_if_slow
-from proofmap.study.planning.plan import Plan, Work, make_plan, work_of
+from proofmap.study.planning import Plan, Work, make_plan, speed_if_slow, work_of
 from proofmap.study.resume import (
     check_disk_space,
     existing_manifest,
@@ -55,9 +54,8 @@ from proofmap.study.store import MAPS, ImageRow, Store, UnitRow, write_maps
 from proofmap.study.stored_run import Run, images_of
 from proofmap.study.study import Study
 from proofmap.study.survey import Survey, changed_images
-from proofmap.study.tally import Tally
 from proofmap.study.unit import Unit, UnitResult, Worker, open_worker
-from proofmap.study.watchers.status import State, Watcher, Watchers
+from proofmap.study.watchers import State, Tally, Watcher
 
 GIVE_UP_AFTER = 3
 """A method is given up after it failed on every image of this many units in a row; see :data:`GIVE_UP_IMAGES`."""
@@ -130,7 +128,7 @@ def run_study(
                 opened,
                 arguments,
                 executor or LocalExecutor(),
-                Watchers(*watchers),
+                watchers,
                 worker_device,
                 planned_methods,
                 on_sanity,
@@ -155,7 +153,7 @@ class _Run:
     opened: OpenStudy
     arguments: dict[str, Any]
     executor: Executor
-    watchers: Watchers
+    watchers: Sequence[Watcher]
     worker_device: str | None
     planned_methods: Sequence[Method]
     on_sanity: Callable[[Sanity], None] | None
@@ -165,15 +163,14 @@ class _Run:
     command: str
 
     def __post_init__(self) -> None:
-        self.tally = Tally(str(self.opened.classifier.device))
-        self.tally.progress.tick = lambda: self._notify("running")
+        self.tally = Tally(str(self.opened.classifier.device), self.watchers)
 
     # ---- the stages ---------------------------------------------------------------------------------------------
 
     def execute(self) -> Outcome:
         self.manifest = self._begin()
         outcome: Outcome | None = None
-        self.watchers.begin(self.manifest.study, self.tally.status("surveying"))
+        self.tally.tell()
         state: State = "failed"
         try:
             with Store(self.folder, write=True) as self.store:
@@ -191,7 +188,7 @@ class _Run:
             raise
         finally:
             files = () if outcome is None else outcome.files
-            self.watchers.end(replace(self.tally.status(state), files=files))
+            self.tally.tell(state=state, files=files)
 
     def _save(self, manifest: Manifest) -> None:
         """Write ``run.json`` if it has changed."""
@@ -233,7 +230,6 @@ class _Run:
         passes = None if plan.cost is None else plan.cost.passes
         seconds = None if speed is None else speed.seconds(plan.expected.known)
         self.tally.start(self.store, work.units, len(work.waiting), passes, seconds)
-        self._notify("running")
         if work.waiting:
             self._save(replace(self.manifest, run_scores=()))  # they would no longer be about all of the run
         finished: set[tuple[str, int]] = set()
@@ -246,11 +242,11 @@ class _Run:
         query = "SELECT method, failures FROM units WHERE failures IS NOT NULL"
         pairs = {(name, image) for name, why in self.store.rows(query) for image in json.loads(why)}
         failed = sum(name in methods for name, _ in pairs) + sum(given_up.values())
-        status = self.tally.status("running")
+        status = self.tally.status
         return Outcome(
             self.folder,
             plan,
-            self.tally.computed,
+            status.units_done - status.units_before,
             self.unreadable,
             failed,
             given_up,
@@ -305,8 +301,7 @@ class _Run:
             self.store.add_images(touched)
 
         def report_survey(looked_at: int) -> None:
-            self.tally.last = f"{counted(looked_at, inputs.singular)} looked at"
-            self._notify("surveying")
+            self.tally.tell(last=f"{counted(looked_at, inputs.singular)} looked at")
 
         self.survey.complete(self.store, retry=self.retry, on_progress=report_survey)
         rows = self.store.images()
@@ -372,7 +367,6 @@ class _Run:
                 stored = writer.submit(self._store, unit, result, finished)
                 failing[unit.method] = [] if result.parts else [*failing[unit.method], unit]
                 self.tally.unit(unit, result, remote=not isinstance(self.executor, LocalExecutor))
-                self._notify("running")
             if stored is not None:
                 stored.result()
         return dict(given_up)
@@ -426,15 +420,12 @@ class _Run:
     def _make_worker(self) -> Callable[[], Worker]:
         batches = self.manifest.batches
         if isinstance(self.executor, LocalExecutor):
-            return lambda: Worker(self.opened, batches, self.folder, self.tally.progress)
+            return lambda: Worker(self.opened, batches, self.folder, self.tally)
         # another process opens the data by its settings, if it can be opened so
         settings = dataset_settings(self.opened.data)
         arguments = {**self.arguments, "dataset": settings if settings.get("dataset") else self.opened.data}
         arguments["device"] = self.worker_device or arguments["device"]
         return partial(open_worker, self.opened.study, batches, self.folder, **arguments)
-
-    def _notify(self, state: State) -> None:
-        self.watchers.update(self.tally.status(state))
 
 
 def _arrays(images: int, result: UnitResult) -> dict[str, np.ndarray]:

@@ -6,6 +6,7 @@ failure is recorded for the image that causes it; the other images of the block 
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,6 +20,7 @@ from torch import Tensor
 from proofmap.core.environment import environment
 from proofmap.core.errors import ProofmapError
 from proofmap.core.labels import LabelRule, label_array, truth_table
+from proofmap.core.progress import CallbackTask, Progress, ProgressTask
 from proofmap.data.dataset import output_places
 from proofmap.data.loader import Objects, among_outputs, load_listed, true_boxes
 from proofmap.loop import Row, Subjects, judge_blocks
@@ -26,7 +28,6 @@ from proofmap.plugins.failures import exit_as_error
 from proofmap.study.opened import OpenStudy, open_study
 from proofmap.study.store import ImageRow, StoreError, read_maps
 from proofmap.study.study import Study
-from proofmap.study.watchers.status import UnitProgress
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,20 @@ class UnitResult:
     """How much f of a masked image differs between batches on this machine."""
 
 
+class PassCounter(Progress):
+    """Counts the passes of units, from any thread."""
+
+    def __init__(self) -> None:
+        self.passes_done, self.lock = 0, threading.RLock()
+
+    def task(self, what: str, passes: int) -> ProgressTask:
+        return CallbackTask(self.advance)
+
+    def advance(self, passes: int) -> None:
+        with self.lock:
+            self.passes_done += passes
+
+
 @dataclass
 class Worker:
     """Computes units of a study that was opened with data.
@@ -83,7 +98,7 @@ class Worker:
     opened: OpenStudy
     batches: tuple[int, int]
     folder: Path | None = None
-    progress: UnitProgress = field(default_factory=UnitProgress)
+    progress: PassCounter = field(default_factory=PassCounter)
 
     def __post_init__(self) -> None:
         self.classifier, self.dataset = self.opened.classifier, self.opened.data

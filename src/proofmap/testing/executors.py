@@ -1,7 +1,7 @@
 """The contract of executors, which run the units (small jobs) of a study in workers. Each unit is run once and is drawn from its iterator
 only shortly before it is needed, errors are passed on unchanged, and no thread or process is left behind.
 
-:mod:`proofmap.study.executors.executor` explains the promises. The checks must run in the main thread of a POSIX system, because one of
+:mod:`proofmap.study.executor` explains the promises. The checks must run in the main thread of a POSIX system, because one of
 them sends an interrupt.
 """
 
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from proofmap.core.errors import InputError
 from proofmap.core.files import process_runs
-from proofmap.study.executors.executor import Executor
+from proofmap.study.executor import Executor
 from proofmap.testing.plugins import Contract
 
 MakeExecutor = Callable[[], Executor]

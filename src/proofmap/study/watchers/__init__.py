@@ -1,1 +1,0 @@
-"""Watchers show the progress of a running study: a live view, lines in a log, a file, TensorBoard, MLflow, W&B."""
