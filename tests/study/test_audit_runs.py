@@ -23,7 +23,7 @@ from proofmap.core.inputs.columns import Columns
 from proofmap.metrics import Curves
 from proofmap.results.arrays import as_array
 from proofmap.study import Run, Study, run_study
-from proofmap.study.stored_study import what_changed
+from proofmap.study.resume import what_changed
 from tests.command import run
 from tests.data.made_up import save
 from tests.study.studies import classifier_of, net_file, toy_study

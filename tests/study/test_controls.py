@@ -16,7 +16,7 @@ from proofmap.results.audit import audit
 from proofmap.results.statistics import mean_score
 from proofmap.results.verdict import role_of, soundness_notes
 from proofmap.study import Run, Study, run_study
-from proofmap.study.stored_study import what_changed
+from proofmap.study.resume import what_changed
 from proofmap.testing.nets import PICTURES, ROWS
 from tests.command import run
 from tests.study.studies import methods_of, toy_study

@@ -17,7 +17,8 @@ from proofmap import cli
 from proofmap.core.errors import InputError
 from proofmap.study import Run, RunBusy, Selection, lock, run_study
 from proofmap.study.lock import locked
-from proofmap.study.manifest import Manifest, check_same
+from proofmap.study.manifest import Manifest
+from proofmap.study.resume import _check_same as check_same
 from proofmap.study.store import StoreError
 from tests.study.studies import facts, photos, toy_study
 

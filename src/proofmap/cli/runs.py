@@ -231,7 +231,7 @@ def _failed(run: Run, evaluation: Evaluation) -> str:
 
 def _stale(run: Run) -> str:
     """A text that says what has changed since the run was computed; empty if nothing has."""
-    from proofmap.study.stored_study import what_changed
+    from proofmap.study.resume import what_changed
 
     changed = what_changed(run, options.check_device(None))
     more = f" (and {len(changed) - 5} more)" if len(changed) > 5 else ""

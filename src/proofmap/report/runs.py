@@ -23,7 +23,7 @@ from proofmap.report.pictures import Original, original_of
 from proofmap.results import score_tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.sharing import shared
-from proofmap.study.outcome import Outcome
+from proofmap.study.run import Outcome
 from proofmap.study.stored_run import Run
 
 

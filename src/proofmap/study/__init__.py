@@ -8,10 +8,9 @@ if TYPE_CHECKING:
     from proofmap.study.executor import Executor, LocalExecutor, Lost
     from proofmap.study.export import export_run
     from proofmap.study.lock import RunBusy
-    from proofmap.study.outcome import Outcome
     from proofmap.study.planning import Plan
     from proofmap.study.ray_executor import RayExecutor
-    from proofmap.study.run import run_study
+    from proofmap.study.run import Outcome, run_study
     from proofmap.study.selection import Selection
     from proofmap.study.store import StoreError
     from proofmap.study.stored_run import Failure, Run
@@ -26,10 +25,9 @@ __getattr__, __dir__ = lazy_names(
         "executor": "Executor LocalExecutor Lost",
         "ray_executor": "RayExecutor",
         "export": "export_run",
-        "outcome": "Outcome",
         "planning": "Plan",
         "stored_run": "Failure Run",
-        "run": "run_study",
+        "run": "Outcome run_study",
         "store": "StoreError",
         "lock": "RunBusy",
         "selection": "Selection",

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
 from difflib import SequenceMatcher
 from glob import glob
 from itertools import pairwise
@@ -19,27 +17,20 @@ from math import isnan, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from proofmap.core.environment import environment, other_versions
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_ends, parse_json, write_text
-from proofmap.core.labels import LabelRule
-from proofmap.plugins.source import HERE_ONLY
 from proofmap.results.statistics import RunScore
 from proofmap.study.selection import Selection
 from proofmap.study.store import SCORES, StoreError, earlier_run, writing
 
 if TYPE_CHECKING:
-    from proofmap.study.opened import OpenStudy
-    from proofmap.study.study import Study
+    pass
 
 FILE = "run.json"
 _EARLIER = "manifest.json"
 """The name of this file in runs of Proofmap 0.2 and before."""
 HOW_TO_RUN = "proofmap evaluate --data PHOTOS --out RUN makes one"
-_WITHOUT_FILE = (
-    "code without a file (of a notebook, or of exec), or uses a value that cannot be read, so its results cannot be continued in another process "
-    "or after it was defined again: move it to a file"
-)
+
 _SHOWN = 4
 SCHEMA = 5
 """Version of the manifest and of the records in a run. Runs of other versions are refused."""
@@ -75,7 +66,7 @@ class Manifest:
         environments: the machines and package versions with which results were computed.
         commands: every command line that worked on the run.
         asked: for each study that worked on the run, its methods and metrics as plain data, so that they can be created again; see
-            :mod:`proofmap.study.stored_study`.
+            :mod:`proofmap.study.resume`.
         methods, metrics: those of all studies that worked on the run, by name.
         chosen: the number of images of the run, once for each time that it grew; see :attr:`blocks`.
         games: the steps and settings of the curves in the store, by key.
@@ -141,6 +132,11 @@ class Manifest:
         _ = manifest.selection
         return manifest
 
+    @classmethod
+    def find(cls, folder: Path) -> Manifest | None:
+        """The manifest of the run in this folder, or None if there is no run."""
+        return cls.read(folder) if (folder / FILE).exists() else None
+
     def write(self, folder: Path) -> None:
         """Write the manifest to its file in the run directory, unless the file has this content already."""
         content = asdict(self)
@@ -178,32 +174,16 @@ class Manifest:
         images: Any = self.study["images"]
         return Selection(**images)
 
-    def extended(self, study: Study, distractors: Mapping[str, Any] | None) -> Manifest:
-        """The manifest after the run is extended by ``study``.
-
-        The new number of images is the larger one of the run and the study; None means all images.
-        """
-        if bool(self.selection.names) != bool(study.images.names):
-            raise InputError(
-                "images.names: the run was started "
-                + ("with names" if self.selection.names else "without names")
-                + ", so it must be continued that way; choose another --out"
-            )
-        mine, requested = self.selection.number, study.images.number
-        number = None if mine is None or requested is None else max(mine, requested)
-        names = tuple(dict.fromkeys([*self.selection.names, *study.images.names]))
-        images = asdict(replace(self.selection, number=number, names=names))
-        asked = asked_by(study)
-        more = {"images": images, "maps": study.maps, "distractors": distractors}
-        return replace(
-            self,
-            study={**self.study, **more},
-            asked=self.asked if asked in self.asked else (*self.asked, asked),
-        )
-
     def continued(self, here: Mapping[str, object], command: str = "") -> Manifest:
         """The manifest with the environment ``here`` and the command line added. Raises if ``here`` has another version of Proofmap."""
-        check_version(self.environments, str(here.get("proofmap")))
+        version = str(here.get("proofmap"))
+        others = sorted(self.versions - {version})
+        if others:
+            raise StoreError(
+                f"the run was made with Proofmap {' and '.join(others)}, and numbers of {version} may differ, so they are "
+                f"not added to it. It can be read (report, compare, audit, export); to continue it, use the source "
+                f"that proofmap --version calls {others[-1]}, or choose another --out"
+            )
         environments = self.environments if here in self.environments else (*self.environments, here)
         commands = self.commands if not command or command in self.commands else (*self.commands, command)
         return replace(self, environments=environments, commands=commands)
@@ -234,118 +214,6 @@ def _no_run(folder: Path) -> StoreError:
     return StoreError(f"{what if there else f'there is no run directory {folder}'}. {near}{HOW_TO_RUN}")
 
 
-def new_manifest(opened: OpenStudy, *, live: bool, threads: int, images_per_unit: int) -> Manifest:
-    """The manifest of a new run. ``live`` says that the net is an object of this process, which no other process can load."""
-    from proofmap.study.opened import dataset_settings
-
-    study = opened.study
-    forward, gradient = opened.classifier.frozen().batches
-    settings = {
-        "model": None if live else study.model,
-        "weights": None if live else study.weights,
-        "data": list(map(str, study.data)),
-        "dataset": dataset_settings(opened.data),
-        "images": asdict(study.images),
-        "labels": study.labels,
-        "label_set": list(study.label_set),
-        "renormalise": study.renormalise,
-        "maps": study.maps,
-        "seed": study.seed,
-        "distractors": opened.distractors,
-    }
-    return Manifest(
-        study=settings,
-        identity=identity_of(opened),
-        batches=(forward.size, gradient.size),
-        threads=threads,
-        images_per_unit=images_per_unit,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        environments=(environment(opened.classifier.device),),
-        asked=(asked_by(study),),
-        label_names=opened.classifier.names,
-    )
-
-
-def asked_by(study: Study) -> dict[str, object]:
-    """The methods and metrics of a study as plain data. Objects of a Python process cannot be stored, and are left out."""
-    kept: dict[str, object] = {
-        key: [entry for entry in getattr(study, key) if _is_plain(entry)] for key in ("methods", "metrics")
-    }
-    kept |= {"thresholds": study.thresholds, "curve": study.curve, "fit": study.fit}
-    kept |= {"controls": True} if study.controls else {}
-    kept |= {"fills": [fill for fill in study.fills if _is_plain(fill)]} if study.fills else {}
-    return plain_record(kept)
-
-
-def _is_plain(entry: object) -> bool:
-    try:
-        json.dumps(entry)
-    except TypeError:
-        return False
-    return True
-
-
-def identity_of(opened: OpenStudy) -> dict[str, object]:
-    """The settings that two studies must have in common so that their results can be in one run, as plain data."""
-    study, classifier, selection = opened.study, opened.classifier, opened.study.images
-    identity = {
-        **classifier.settings(),
-        "data": opened.data.title,
-        "labels": str(LabelRule.parse(study.labels, classifier.names)),
-        "seed": study.seed,
-        "images.seed": selection.seed,
-        "images.correct": selection.correct,
-        "images.min_second_probability": selection.min_second_probability,
-        "fingerprint": classifier.fingerprint(),
-    }
-    as_read: dict[str, object] = json.loads(json.dumps(identity))  # as it will be read from the file
-    return as_read
-
-
-def check_version(environments: Sequence[Mapping[str, object]], version: str) -> None:
-    """Raise if one of the run's environments has another version of Proofmap than ``version``: the numbers may differ."""
-    others = sorted({str(environment.get("proofmap")) for environment in environments} - {version})
-    if others:
-        raise StoreError(
-            f"the run was made with Proofmap {' and '.join(others)}, and numbers of {version} may differ, so they are "
-            f"not added to it. It can be read (report, compare, audit, export); to continue it, use the source "
-            f"that proofmap --version calls {others[-1]}, or choose another --out"
-        )
-
-
-def check_same(
-    folder: Path,
-    old: Mapping[str, object],
-    new: Mapping[str, object],
-    environments: Sequence[Mapping[str, object]] = (),
-) -> None:
-    """Raise if the identity ``new`` of a study differs from the identity ``old`` of the run; the message lists the differences.
-
-    The digest of a net depends on Python's parser and on torch's description of the net. So another version of Python or torch may give
-    the same net another digest. If only the digest differs, and a version is not the one in the run's ``environments``, the message says so.
-    """
-    lines = differences(old, new)
-    if len(lines) > 1:  # the digest differs because the settings above it do
-        lines = [line for line in lines if not line.startswith("fingerprint:")] or lines
-    elif lines and lines[0].startswith("fingerprint:"):
-        others = other_versions(environments)
-        if HERE_ONLY in lines[0]:
-            lines.append(f"the net is {_WITHOUT_FILE}")
-        elif others:
-            lines.append(
-                f"perhaps only because of {' and '.join(others)}: code counts as Python parses it. The run can be read (report, "
-                "compare, audit, export), and continued with the versions it was made with"
-            )
-    if lines:
-        raise InputError(
-            f"{folder} holds a run of something else, so these numbers would not belong together:\n"
-            + "\n".join(f"  {line}" for line in lines).replace(
-                "  fingerprint:", "  the net's weights or code:"
-            )
-            + "\nChoose another --out, or use the settings of that run"
-        )
-
-
 def differences(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
     """One line of text per setting that differs, with the old and the new value. Nested tables are compared entry by entry.
 
@@ -367,45 +235,3 @@ def _shown(value: object) -> str:
         return "nothing"
     text = value if isinstance(value, str) else json.dumps(value, default=str)
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-def plain_record(settings: Mapping[str, object]) -> dict[str, Any]:
-    """Settings in the form that they have after being stored and read again."""
-    record: dict[str, Any] = json.loads(json.dumps(settings, default=str))
-    return record
-
-
-def changed_settings(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """One line per difference of the settings of a method or metric. A plug-in whose revision is not stated has revision 1."""
-    first = {name: 1 for record in (old, new) for name in record.get("revisions", {})}
-    old, new = (
-        {**record, "revisions": {**first, **record.get("revisions", {})}}
-        for record in (old, plain_record(new))
-    )
-    return differences(old, new)
-
-
-def same_settings(
-    kind: str, folder: Path, old: Mapping[str, object], new: Mapping[str, object], name: str
-) -> None:
-    """Raise if the method or metric ``name`` has other settings in the study (``new``) than in the run (``old``)."""
-    forget = (
-        f"; remove the old one with: proofmap evaluate ... --forget {shlex.quote(name)}"
-        if kind == "method"
-        else ""
-    )
-    lines = changed_settings(old, new)
-    if lines:
-        if any(HERE_ONLY in line for line in lines):
-            lines.append(f"(the {kind} is {_WITHOUT_FILE})")
-        elif any(line.startswith("code:") for line in lines):
-            lines.append(
-                "(code: of its file, the modules beside it that it imports, and values that belong to it)"
-            )
-        if any(line.startswith("revisions.") for line in lines):
-            lines.append("(another revision gives other numbers)")
-        raise InputError(
-            f"the {kind} {name!r} of {folder} has other settings:\n"
-            + "\n".join(f"  {line}" for line in lines)
-            + f'\nGive this one a name of its own (name = "..." in the study file), or choose another --out{forget}'
-        )

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from proofmap.methods.controls import map_sources
 from proofmap.results.notes import distractor_words
+from proofmap.study.manifest import Manifest
 from proofmap.study.opened import open_study
 from proofmap.study.planning import Plan, Speed, make_plan, measure_speed, work_of
-from proofmap.study.resume import existing_manifest, resolve_manifest
+from proofmap.study.resume import resolve_manifest
 from proofmap.study.selection import chosen_images
 from proofmap.study.store import SCORES, ImageRow, Store
 from proofmap.study.study import Study
@@ -33,7 +34,7 @@ class Preview:
 
 def preview(study: Study, out: Path, *, device: str | None = None, threads: int | None = None) -> Preview:
     """Plan a study for the run directory ``out``, which may or may not exist, and measure the speed of this machine."""
-    existing = existing_manifest(out)
+    existing = Manifest.find(out)
     threads, distractors = (threads, None) if existing is None else (existing.threads, existing.distractors)
     opened = open_study(study, device=device, threads=threads, distractors=distractors)
     classifier = opened.classifier

@@ -1,50 +1,40 @@
-"""Checks before a study writes to its run directory: which run it continues, and whether it must be refused."""
+"""Continues a run: checks before a study writes to its directory, and what has changed since a run was computed."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
-import shutil
+import shlex
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from proofmap.core.environment import environment, other_versions
 from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.files import output_folder
 from proofmap.core.labels import LabelRule
-from proofmap.core.text import size_text
 from proofmap.core.version import source_version
 from proofmap.methods.method import Method
 from proofmap.plugins.identity import provenance
+from proofmap.plugins.source import HERE_ONLY
 from proofmap.study.lock import LOCK, locked
 from proofmap.study.manifest import FILE as MANIFEST
-from proofmap.study.manifest import (
-    SIGNED,
-    Manifest,
-    Registered,
-    check_same,
-    check_version,
-    differences,
-    identity_of,
-    new_manifest,
-    plain_record,
-    same_settings,
-)
-from proofmap.study.opened import OpenStudy
-from proofmap.study.planning import Plan, block_size, expected_labels, unit_cost
-from proofmap.study.store import IMAGES, MAPS, SCORES, Store, StoreError
+from proofmap.study.manifest import SIGNED, Manifest, Registered, differences
+from proofmap.study.opened import OpenStudy, open_study
+from proofmap.study.planning import block_size, expected_labels, unit_cost
+from proofmap.study.store import IMAGES, SCORES, Store, StoreError
+from proofmap.study.stored_run import Run
 from proofmap.study.study import Study
+from proofmap.study.survey import changed_images
 
 # ---- the manifest ---------------------------------------------------------------------------------------------
-
-
-def existing_manifest(folder: Path) -> Manifest | None:
-    """The manifest of the run in this folder, or None if there is no run."""
-    return Manifest.read(folder) if (folder / MANIFEST).exists() else None
 
 
 def resolve_manifest(
@@ -60,21 +50,21 @@ def resolve_manifest(
     Nothing is written. The number of images per unit of a new run also takes ``planned_methods`` into account, which are added later. An
     existing run without results may be replaced by a study of something else.
     """
-    study, existing = opened.study, existing_manifest(folder)
+    study, existing = opened.study, Manifest.find(folder)
     has_results = False
     if existing is not None and (folder / SCORES).exists():
         with Store(folder, write=True) as store:
             has_results = store.has_units
             if has_results:
-                check_version(existing.environments, source_version())
-                check_same(folder, existing.identity, identity_of(opened), existing.environments)
+                existing.continued({"proofmap": source_version()})  # raises if the source is another
+                _check_same(folder, existing.identity, identity_of(opened), existing.environments)
             check_registered(folder, existing, store, opened)
             if retry:
                 failed_units(existing, store, opened)
     if existing is not None:
         same = not differences(existing.identity, identity_of(opened))
         if has_results or (same and existing.versions == {source_version()}):
-            return existing.extended(study, opened.distractors), False
+            return _extended(existing, study, opened.distractors), False
     elif (folder / SCORES).exists():
         Manifest.read(folder)  # raises: it is unknown which net and data the numbers belong to
     rule = LabelRule.parse(study.labels, opened.classifier.names)
@@ -84,7 +74,7 @@ def resolve_manifest(
     costs += [unit_cost(m, metrics, labels, opened.session, planned=True) for m in planned_methods]
     images = min(study.images.number or len(opened.data), len(opened.data))
     size = block_size(study, opened.classifier, labels, costs, threads, images)
-    manifest = new_manifest(opened, live=live, threads=threads, images_per_unit=size)
+    manifest = _new_manifest(opened, live=live, threads=threads, images_per_unit=size)
     return manifest, True
 
 
@@ -137,7 +127,7 @@ def check_registered(folder: Path, manifest: Manifest, store: Store, opened: Ope
         known = getattr(manifest, kind)
         for thing in things:
             if thing.name in known and (kind == "metrics" or store.gave_values(thing.name)):
-                same_settings(kind[:-1], folder, known[thing.name].settings, thing.settings, thing.name)
+                _same_settings(kind[:-1], folder, known[thing.name].settings, thing.settings, thing.name)
 
 
 def failed_units(manifest: Manifest, store: Store, opened: OpenStudy) -> list[tuple[str, int]]:
@@ -159,31 +149,6 @@ def failed_units(manifest: Manifest, store: Store, opened: OpenStudy) -> list[tu
 
 
 # ---- the folder -----------------------------------------------------------------------------------------------
-
-
-def lost_units(folder: Path, store: Store) -> list[tuple[str, int]]:
-    """Method and block of the units whose file of maps is missing. They are computed again."""
-    path = folder / MAPS
-    if not path.is_dir() and (path.is_symlink() or path.exists()):
-        raise StoreError(
-            f"{path} is not a folder, or a link to one that is missing. Put the folder of maps back, or remove it"
-        )
-    there = set(os.listdir(path)) if path.is_dir() else set()
-    return [
-        (method, block)
-        for block, method, _, maps in store.work_done()
-        if maps and os.path.basename(maps) not in there
-    ]
-
-
-def check_disk_space(folder: Path, plan: Plan) -> None:
-    """Raise if the planned maps do not fit on the disk."""
-    maps = folder / MAPS
-    free = shutil.disk_usage(maps if maps.is_dir() else folder).free  # it may be a link to another disk
-    if plan.map_bytes > free:
-        raise StoreError(
-            f"the maps will take {size_text(plan.map_bytes)}, but only {size_text(free)} are free in {folder}. Use --maps none, choose another --out, or make room"
-        )
 
 
 @contextmanager
@@ -221,3 +186,241 @@ def _has_units(folder: Path) -> bool:
         return False
     with Store(folder, write=True) as store:
         return store.has_units
+
+
+# ---- what must stay the same ----------------------------------------------------------------------------------
+
+
+def _extended(manifest: Manifest, study: Study, distractors: Mapping[str, Any] | None) -> Manifest:
+    """The manifest after the run is extended by ``study``.
+
+    The new number of images is the larger one of the run and the study; None means all images.
+    """
+    if bool(manifest.selection.names) != bool(study.images.names):
+        raise InputError(
+            "images.names: the run was started "
+            + ("with names" if manifest.selection.names else "without names")
+            + ", so it must be continued that way; choose another --out"
+        )
+    mine, requested = manifest.selection.number, study.images.number
+    number = None if mine is None or requested is None else max(mine, requested)
+    names = tuple(dict.fromkeys([*manifest.selection.names, *study.images.names]))
+    images = asdict(replace(manifest.selection, number=number, names=names))
+    asked = _asked_by(study)
+    more = {"images": images, "maps": study.maps, "distractors": distractors}
+    return replace(
+        manifest,
+        study={**manifest.study, **more},
+        asked=manifest.asked if asked in manifest.asked else (*manifest.asked, asked),
+    )
+
+
+_WITHOUT_FILE = (
+    "code without a file (of a notebook, or of exec), or uses a value that cannot be read, so its results cannot be continued in another process "
+    "or after it was defined again: move it to a file"
+)
+
+
+def _new_manifest(opened: OpenStudy, *, live: bool, threads: int, images_per_unit: int) -> Manifest:
+    """The manifest of a new run. ``live`` says that the net is an object of this process, which no other process can load."""
+    from proofmap.study.opened import dataset_settings
+
+    study = opened.study
+    forward, gradient = opened.classifier.frozen().batches
+    settings = {
+        "model": None if live else study.model,
+        "weights": None if live else study.weights,
+        "data": list(map(str, study.data)),
+        "dataset": dataset_settings(opened.data),
+        "images": asdict(study.images),
+        "labels": study.labels,
+        "label_set": list(study.label_set),
+        "renormalise": study.renormalise,
+        "maps": study.maps,
+        "seed": study.seed,
+        "distractors": opened.distractors,
+    }
+    return Manifest(
+        study=settings,
+        identity=identity_of(opened),
+        batches=(forward.size, gradient.size),
+        threads=threads,
+        images_per_unit=images_per_unit,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        environments=(environment(opened.classifier.device),),
+        asked=(_asked_by(study),),
+        label_names=opened.classifier.names,
+    )
+
+
+def _asked_by(study: Study) -> dict[str, object]:
+    """The methods and metrics of a study as plain data. Objects of a Python process cannot be stored, and are left out."""
+    kept: dict[str, object] = {
+        key: [entry for entry in getattr(study, key) if _is_plain(entry)] for key in ("methods", "metrics")
+    }
+    kept |= {"thresholds": study.thresholds, "curve": study.curve, "fit": study.fit}
+    kept |= {"controls": True} if study.controls else {}
+    kept |= {"fills": [fill for fill in study.fills if _is_plain(fill)]} if study.fills else {}
+    return plain_record(kept)
+
+
+def _is_plain(entry: object) -> bool:
+    try:
+        json.dumps(entry)
+    except TypeError:
+        return False
+    return True
+
+
+def identity_of(opened: OpenStudy) -> dict[str, object]:
+    """The settings that two studies must have in common so that their results can be in one run, as plain data."""
+    study, classifier, selection = opened.study, opened.classifier, opened.study.images
+    identity = {
+        **classifier.settings(),
+        "data": opened.data.title,
+        "labels": str(LabelRule.parse(study.labels, classifier.names)),
+        "seed": study.seed,
+        "images.seed": selection.seed,
+        "images.correct": selection.correct,
+        "images.min_second_probability": selection.min_second_probability,
+        "fingerprint": classifier.fingerprint(),
+    }
+    as_read: dict[str, object] = json.loads(json.dumps(identity))  # as it will be read from the file
+    return as_read
+
+
+def _check_same(
+    folder: Path,
+    old: Mapping[str, object],
+    new: Mapping[str, object],
+    environments: Sequence[Mapping[str, object]] = (),
+) -> None:
+    """Raise if the identity ``new`` of a study differs from the identity ``old`` of the run; the message lists the differences.
+
+    The digest of a net depends on Python's parser and on torch's description of the net. So another version of Python or torch may give
+    the same net another digest. If only the digest differs, and a version is not the one in the run's ``environments``, the message says so.
+    """
+    lines = differences(old, new)
+    if len(lines) > 1:  # the digest differs because the settings above it do
+        lines = [line for line in lines if not line.startswith("fingerprint:")] or lines
+    elif lines and lines[0].startswith("fingerprint:"):
+        others = other_versions(environments)
+        if HERE_ONLY in lines[0]:
+            lines.append(f"the net is {_WITHOUT_FILE}")
+        elif others:
+            lines.append(
+                f"perhaps only because of {' and '.join(others)}: code counts as Python parses it. The run can be read (report, "
+                "compare, audit, export), and continued with the versions it was made with"
+            )
+    if lines:
+        raise InputError(
+            f"{folder} holds a run of something else, so these numbers would not belong together:\n"
+            + "\n".join(f"  {line}" for line in lines).replace(
+                "  fingerprint:", "  the net's weights or code:"
+            )
+            + "\nChoose another --out, or use the settings of that run"
+        )
+
+
+def plain_record(settings: Mapping[str, object]) -> dict[str, Any]:
+    """Settings in the form that they have after being stored and read again."""
+    record: dict[str, Any] = json.loads(json.dumps(settings, default=str))
+    return record
+
+
+def changed_settings(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """One line per difference of the settings of a method or metric. A plug-in whose revision is not stated has revision 1."""
+    first = {name: 1 for record in (old, new) for name in record.get("revisions", {})}
+    old, new = (
+        {**record, "revisions": {**first, **record.get("revisions", {})}}
+        for record in (old, plain_record(new))
+    )
+    return differences(old, new)
+
+
+def _same_settings(
+    kind: str, folder: Path, old: Mapping[str, object], new: Mapping[str, object], name: str
+) -> None:
+    """Raise if the method or metric ``name`` has other settings in the study (``new``) than in the run (``old``)."""
+    forget = (
+        f"; remove the old one with: proofmap evaluate ... --forget {shlex.quote(name)}"
+        if kind == "method"
+        else ""
+    )
+    lines = changed_settings(old, new)
+    if lines:
+        if any(HERE_ONLY in line for line in lines):
+            lines.append(f"(the {kind} is {_WITHOUT_FILE})")
+        elif any(line.startswith("code:") for line in lines):
+            lines.append(
+                "(code: of its file, the modules beside it that it imports, and values that belong to it)"
+            )
+        if any(line.startswith("revisions.") for line in lines):
+            lines.append("(another revision gives other numbers)")
+        raise InputError(
+            f"the {kind} {name!r} of {folder} has other settings:\n"
+            + "\n".join(f"  {line}" for line in lines)
+            + f'\nGive this one a name of its own (name = "..." in the study file), or choose another --out{forget}'
+        )
+
+
+# ---- what has changed since -----------------------------------------------------------------------------------
+
+
+def what_changed(run: Run, device: str = "cpu") -> list[str]:
+    """A line for everything that has changed since the run was computed; empty if it would be computed in the same way.
+
+    The net, the data, the methods and the metrics are opened again as the run's manifest names them. Their weights, code,
+    settings and pictures, and the version of Proofmap, are compared with those stored in the run. No map and no score is computed.
+    """
+    kept: Any = run.manifest.study
+    if kept["model"] is None or not kept["dataset"]:
+        raise InputError(
+            f"the net or the data of {run.folder} was an object of a Python process, so --fresh cannot check it; "
+            "--fresh needs a net given by name or file.py:function, and data given by a path or dataset string"
+        )
+    versions = sorted(run.manifest.versions - {source_version()})
+    changed = [f"Proofmap was {' and '.join(versions)}, and is {source_version()} now"] if versions else []
+    studies = [study_of(run, dict(asked)) for asked in run.manifest.asked if asked["methods"]]
+    if not studies:
+        return [*changed, "the run does not say how its methods can be made again"]
+    data, distractors = kept["dataset"], run.manifest.distractors
+    now_open = [open_study(study, dataset=data, device=device, distractors=distractors) for study in studies]
+    changed += _net_and_rules(run, now_open[-1])
+    changed += _changed_plugins(run, now_open)
+    problems, _ = changed_images(run.store.images(), now_open[-1].data)
+    known = {row.name for row in run.store.images()}
+    new = [name for name in now_open[-1].data.names if name not in known]
+    if new and run.manifest.selection.number is None and not run.manifest.selection.names:
+        problems.append(f"{new[0]} is new" + (f", and {len(new) - 1} more" if len(new) > 1 else ""))
+    return changed + problems
+
+
+def study_of(run: Run, asked: dict[str, Any]) -> Study:
+    """The study of one command that worked on the run. ``asked`` is the entry of the manifest with the methods and metrics of the command."""
+    kept: Any = run.manifest.study
+    names = ("model", "weights", "data", "labels", "label_set", "renormalise", "seed")
+    settings = {name: kept[name] for name in names}
+    return Study(**settings, **asked, images=run.manifest.selection)
+
+
+def _net_and_rules(run: Run, opened: OpenStudy) -> list[str]:
+    lines = differences(run.manifest.identity, identity_of(opened))
+    others = [line for line in lines if not line.startswith("fingerprint:")]
+    return others or ["the net's weights or code are not those of the run" for _ in lines]
+
+
+def _changed_plugins(run: Run, now_open: list[OpenStudy]) -> list[str]:
+    """A line for each difference in a method or metric of the run. If two commands named the same method or metric, the later one counts."""
+    changed = []
+    for kind, stored in (("methods", run.methods), ("metrics", run.metrics)):
+        now = {thing.name: thing.settings for one in now_open for thing in registrations(one)[kind]}
+        for name, thing in stored.items():
+            if name not in now:
+                changed.append(
+                    f"the {kind[:-1]} {name} was an object of a Python process: it cannot be compared"
+                )
+                continue
+            lines = changed_settings(thing.settings, now[name])
+            changed += [f"the {kind[:-1]} {name}: {line}" for line in lines]
+    return changed

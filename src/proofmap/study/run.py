@@ -6,12 +6,14 @@ A unit is one method on one block of images.
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -25,23 +27,21 @@ from proofmap.core.environment import environment
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_output, digest_of, remove_parts
 from proofmap.core.labels import LabelRule
-from proofmap.core.text import counted
+from proofmap.core.text import counted, size_text
 from proofmap.data.dataset import Dataset, true_outputs
 from proofmap.methods.controls import map_sources
 from proofmap.methods.method import Method
 from proofmap.plugins.failures import exit_as_error
-from proofmap.results.evaluation import batch_record
+from proofmap.results.evaluation import Evaluation, batch_record
 from proofmap.results.records import run_scores
 from proofmap.study.executor import Executor, LocalExecutor, Lost
-from proofmap.study.manifest import Manifest, Registered, changed_settings, plain_record
+from proofmap.study.manifest import Manifest, Registered
 from proofmap.study.opened import OpenStudy, dataset_settings, open_study
-from proofmap.study.outcome import Outcome, describe_kept
 from proofmap.study.planning import Plan, Work, make_plan, speed_if_slow, work_of
 from proofmap.study.resume import (
-    check_disk_space,
-    existing_manifest,
+    changed_settings,
     failed_units,
-    lost_units,
+    plain_record,
     registrations,
     remove_run,
     resolve_manifest,
@@ -50,7 +50,7 @@ from proofmap.study.resume import (
 )
 from proofmap.study.sanity import Sanity, measure_sanity
 from proofmap.study.selection import chosen_images, unreadable_images
-from proofmap.study.store import MAPS, ImageRow, Store, UnitRow, write_maps
+from proofmap.study.store import MAPS, ImageRow, Store, StoreError, UnitRow, write_maps
 from proofmap.study.stored_run import Run, images_of
 from proofmap.study.study import Study
 from proofmap.study.survey import Survey, changed_images
@@ -61,6 +61,43 @@ GIVE_UP_AFTER = 3
 """A method is given up after it failed on every image of this many units in a row; see :data:`GIVE_UP_IMAGES`."""
 GIVE_UP_IMAGES = 8
 """A method is given up only if the units it failed on have at least this many images in total: a unit may have only one."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of :func:`~proofmap.study.run.run_study`: the folder of the run, the plan, and the number of images that failed."""
+
+    folder: Path
+    plan: Plan
+    units: int
+    """Number of units that this call computed."""
+    unreadable: int
+    failed: int
+    """Number of (method, image) pairs without a result."""
+    given_up: Mapping[str, int] = field(default_factory=dict)
+    """Methods that kept failing, each with the number of images on which it was not tried. These images count as failed."""
+    files: tuple[Path, ...] = ()
+    """The files that the callback ``on_end`` wrote."""
+    units_before: int = 0
+    """Number of units that were finished when this call began."""
+    passes: int = 0
+    """Number of images passed through the net in this call."""
+
+    @property
+    def complete(self) -> bool:
+        return self.unreadable == 0 and self.failed == 0
+
+    def evaluation(self) -> Evaluation:
+        """Read the results from the folder. Comparisons, audits and reports also accept the outcome itself."""
+        with Run(self.folder) as run:
+            return run.evaluation()
+
+    def __str__(self) -> str:
+        done = f"{self.units} of {counted(self.plan.units, 'unit')} computed now"
+        failed = f"{counted(self.failed, f'(method, {self.plan.item}) pair')} failed, {self.unreadable:,} not readable"
+        return (
+            f"{done}; {failed}; read it with pm.Run({str(self.folder)!r}), or: proofmap report {self.folder}"
+        )
 
 
 def run_study(
@@ -112,7 +149,7 @@ def run_study(
             "device": device,
             "threads": threads,
         }
-        existing = existing_manifest(Path(out))
+        existing = Manifest.find(Path(out))
         if existing is not None:
             warn_of_kept_settings(existing, study, batch_size, threads)
             arguments |= {"threads": existing.threads, "distractors": existing.distractors}
@@ -200,7 +237,7 @@ class _Run:
         if self.retry:
             self.store.delete(failed_units(self.manifest, self.store, self.opened))
         remove_parts(self.folder / MAPS)
-        lost = lost_units(self.folder, self.store)
+        lost = _lost_units(self.folder, self.store)
         if lost:
             many = counted(len(lost), "file")
             warnings.warn(
@@ -221,7 +258,7 @@ class _Run:
             self.store, images, self.manifest.blocks, methods, metrics, map_sources(self.opened.methods)
         )
         plan = self._plan(images, work)
-        check_disk_space(self.folder, plan)
+        _check_disk_space(self.folder, plan)
         speed = None
         if self.on_plan is not None:
             here = work.waiting and isinstance(self.executor, LocalExecutor)
@@ -237,7 +274,7 @@ class _Run:
             given_up = self._work(work, finished) if work.waiting else {}
         except BaseException as stop:
             if self.store.is_in_place():
-                stop.add_note(describe_kept(work, finished, self.opened.classifier.inputs.singular))
+                stop.add_note(_describe_kept(work, finished, self.opened.classifier.inputs.singular))
             raise
         query = "SELECT method, failures FROM units WHERE failures IS NOT NULL"
         pairs = {(name, image) for name, why in self.store.rows(query) for image in json.loads(why)}
@@ -444,3 +481,40 @@ def _arrays(images: int, result: UnitResult) -> dict[str, np.ndarray]:
                 found[name] = np.full((images, *array.shape[1:]), np.nan, dtype=np.float32)
             found[name][list(part.places)] = array
     return found
+
+
+def _lost_units(folder: Path, store: Store) -> list[tuple[str, int]]:
+    """Method and block of the units whose file of maps is missing. They are computed again."""
+    path = folder / MAPS
+    if not path.is_dir() and (path.is_symlink() or path.exists()):
+        raise StoreError(
+            f"{path} is not a folder, or a link to one that is missing. Put the folder of maps back, or remove it"
+        )
+    there = set(os.listdir(path)) if path.is_dir() else set()
+    return [
+        (method, block)
+        for block, method, _, maps in store.work_done()
+        if maps and os.path.basename(maps) not in there
+    ]
+
+
+def _check_disk_space(folder: Path, plan: Plan) -> None:
+    """Raise if the planned maps do not fit on the disk."""
+    maps = folder / MAPS
+    free = shutil.disk_usage(maps if maps.is_dir() else folder).free  # it may be a link to another disk
+    if plan.map_bytes > free:
+        raise StoreError(
+            f"the maps will take {size_text(plan.map_bytes)}, but only {size_text(free)} are free in {folder}. Use --maps none, choose another --out, or make room"
+        )
+
+
+def _describe_kept(work: Work, finished: Collection[tuple[str, int]], item: str = "image") -> str:
+    """A phrase that says how many results a stopped run has kept, from its work and the (method, block) pairs finished in this call."""
+    waiting = [unit for unit in work.waiting if (unit.method, unit.block) not in finished]
+    images = sum(map(len, work.images.values()))
+    methods = work.units // max(1, len(work.images))
+    kept = images * methods - sum(len(unit.subjects) for unit in waiting)
+    return (
+        f"kept {kept:,} of {counted(images * methods, 'result')} ({counted(images, item)} x {counted(methods, 'method')}); "
+        "run the same command to continue"
+    )
