@@ -12,6 +12,7 @@ store would take hours.
 from __future__ import annotations
 
 import argparse
+import json
 import resource
 import tempfile
 import time
@@ -19,15 +20,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from proofmap.study.planning import work_of
-from proofmap.study.store import ImageRow, Store, UnitRow
+from proofmap.study.store import ImageRow, Store
 from proofmap.study.unit import Unit
 
 STEPS = 32
 
 
-def unit_row(unit: Unit) -> UnitRow:
+def unit_row(unit: Unit) -> dict[str, object]:
     """A finished unit as a run stores it."""
     import numpy as np
+    from safetensors.numpy import save
 
     (image,) = unit.subjects
     labels = len(image.labels)
@@ -35,22 +37,22 @@ def unit_row(unit: Unit) -> UnitRow:
     results = {f"value {name}": half[:, 0, 0] for name in unit.metrics}
     results |= {f"pair {name}": half[..., 0] for name in unit.metrics}
     results |= {"probabilities": half, "matrix": half[:, :, :labels]}
-    return UnitRow(
-        block=unit.block,
-        method=unit.method,
-        metrics=unit.metrics,
-        maps=None,
-        failures={},
-        judged=1,
-        game="insertion",
-        environment=0,
-        batches=(64, 64),
-        seconds=0.1,
-        passes=100,
-        finished="2026-01-01T00:00:00.000",
-        results={name: np.ascontiguousarray(array) for name, array in results.items()}
-        | {name: np.ascontiguousarray(half[..., 0]) for name in ("f", "auc", "error")},
-    )
+    arrays = {name: np.ascontiguousarray(array) for name, array in results.items()}
+    arrays |= {name: np.ascontiguousarray(half[..., 0]) for name in ("f", "auc", "error")}
+    return {
+        "block": unit.block,
+        "method": unit.method,
+        "metrics": json.dumps(unit.metrics),
+        "judged": 1,
+        "game": "insertion",
+        "scores": json.dumps(dict.fromkeys(unit.metrics, (0.5, 1))),
+        "environment": 0,
+        "batches": "[64, 64]",
+        "seconds": 0.1,
+        "passes": 100,
+        "finished": "2026-01-01T00:00:00.000",
+        "results": save(arrays),
+    }
 
 
 def memory() -> float:
@@ -58,7 +60,7 @@ def memory() -> float:
     return int(Path("/proc/self/statm").read_text().split()[1]) * float(resource.getpagesize())
 
 
-def write(store: Store, rows: list[UnitRow]) -> str:
+def write(store: Store, rows: list[dict[str, object]]) -> str:
     """Store finished units one by one; returns what one of them takes."""
     began, clock = time.process_time(), time.perf_counter()
     for row in rows:

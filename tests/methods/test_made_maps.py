@@ -87,7 +87,7 @@ def test_wrappers_around_wrappers_are_made_from_what_is_there() -> None:
 
 def test_a_study_learns_each_map_once_and_a_stopped_one_ends_with_the_same_bits(tmp_path: Path) -> None:
     study = toy_study(tmp_path, 4, methods=[TOP, "gradient", MASK])
-    plan = preview(study, tmp_path / "none", threads=1).plan
+    plan = preview(study, tmp_path / "none", threads=1)
     cost = {method.name: method.cost for method in plan.methods}
     assert cost[TOP] is not None and cost[TOP].gradient == 0
 

@@ -139,7 +139,7 @@ def test_the_known_part_of_the_time_is_told_with_what_is_not_known(tmp_path: Pat
     )
     study = toy_study(tmp_path, 4, methods=["gradient", f"{file}:flat"])
     found = preview(study, tmp_path / "run", threads=1)
-    assert found.plan.cost is None and found.plan.expected.known.gradient == 4 * 3
+    assert found.cost is None and found.expected.known.gradient == 4 * 3
     text = preview_text(found)
     assert "at least " in text and "flat, which does not report passes" in text
 

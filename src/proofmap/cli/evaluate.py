@@ -35,7 +35,7 @@ from proofmap.study import Executor, LocalExecutor, Outcome, Plan, Run, Study, r
 from proofmap.study.draft import draft
 from proofmap.study.manifest import FILE as MANIFEST
 from proofmap.study.manifest import Manifest
-from proofmap.study.preview import Preview, preview
+from proofmap.study.preview import preview
 from proofmap.study.sanity import Sanity
 from proofmap.study.study import KeptMaps
 from proofmap.study.verify import forget_methods
@@ -359,25 +359,24 @@ def _print_plan(plan: Plan) -> None:
         stderr.print(plan.expected.time_text(plan.speed))
 
 
-def preview_text(found: Preview) -> str:
+def preview_text(plan: Plan) -> str:
     """The plan of a dry run, its cost and its estimated time, as text."""
-    plan = found.plan
     rows = [
         [m.name, str(m.units), str(m.done), "?" if m.cost is None else f"{m.cost.passes:,}"]
         for m in plan.methods
     ]
-    most = "" if found.sure else "at most "
+    most = "" if plan.sure else "at most "
     lines = [
-        f"{most}{counted(plan.images, plan.item)} x {counted(plan.labels_per_image, 'label')}, in {counted(plan.blocks, 'block')}, on {found.device}",
+        f"{most}{counted(plan.images, plan.item)} x {counted(plan.labels_per_image, 'label')}, in {counted(plan.blocks, 'block')}, on {plan.device}",
         "",
         tables.aligned(["method", "units", "done", "passes to do"], rows),
         "",
     ]
     if plan.done == plan.units:
         lines.append("nothing left to do")
-    else:
-        lines.append(plan.expected.time_text(found.speed))
+    elif plan.speed is not None:
+        lines.append(plan.expected.time_text(plan.speed))
         lines.append(f"maps: {size_text(plan.map_bytes)} on disk (--maps none saves them)")
-    if found.distractors:
-        lines.append(f"distractors: {found.distractors}")
+    if plan.distractors:
+        lines.append(f"distractors: {plan.distractors}")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""One writer per run directory: a lock that the operating system releases when its holder dies."""
+"""The folder of a run while a process writes to it. A lock, which the operating system releases when its holder dies, keeps others out."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import IO
 
 from proofmap.core.errors import ProofmapError
-from proofmap.study.store import writing
+from proofmap.core.files import output_folder
+from proofmap.study.manifest import FILE as MANIFEST
+from proofmap.study.store import IMAGES, SCORES, Store, StoreError, writing
 
-LOCK = "lock"
+_LOCK = "lock"
 
 
 class RunBusy(ProofmapError):
@@ -25,7 +27,7 @@ def locked(folder: Path, *, wait: bool = False) -> Iterator[None]:
     """Hold the lock of a run directory. If another process holds it, raise :class:`RunBusy`, or ``wait`` for it."""
     while True:
         # unbuffered: closing it writes nothing
-        with open(_opened(folder / LOCK), "r+b", buffering=0) as file:
+        with open(_opened(folder / _LOCK), "r+b", buffering=0) as file:
             while not _try_lock(file):
                 if not wait:
                     file.seek(0)
@@ -35,7 +37,7 @@ def locked(folder: Path, *, wait: bool = False) -> Iterator[None]:
                         f"another process{by} is working on {folder}. Wait for it with --wait, or choose another --out"
                     )
                 time.sleep(0.5)
-            if not _is_there(file, folder / LOCK):  # the holder was refused, and took its lock away
+            if not _is_there(file, folder / _LOCK):  # the holder was refused, and took its lock away
                 continue
             with suppress(OSError):  # on a full disk the holder stays unnamed
                 file.seek(0)
@@ -82,3 +84,40 @@ else:
         except BlockingIOError:
             return False
         return True
+
+
+@contextmanager
+def run_folder(out: str | Path, *, wait: bool = False) -> Iterator[Path]:
+    """Create the folder of a run if it is missing, lock it, and yield it. With ``wait``, wait for the lock instead of raising.
+
+    If the study is refused before a new run has any result, everything that was written is removed. If the run was stopped by a full
+    disk or another process, it is kept and can be continued.
+    """
+    missing = [folder for folder in (Path(out), *Path(out).parents) if not os.path.exists(folder)]
+    folder = output_folder(out)
+    with locked(folder, wait=wait):
+        new = not any((folder / name).exists() for name in (MANIFEST, SCORES))
+        try:
+            yield folder
+        except ProofmapError as error:
+            if new and not isinstance(error, StoreError) and not _has_units(folder):
+                with suppress(OSError):  # the refusal is what counts; Windows keeps a file that is open
+                    remove_run(folder)
+                    for name in ("progress.json", _LOCK):
+                        (folder / name).unlink(missing_ok=True)
+                    for path in missing:
+                        path.rmdir()
+            raise
+
+
+def remove_run(folder: Path) -> None:
+    """Remove the files of a run that has stored no results."""
+    for path in (folder / MANIFEST, folder / IMAGES, *folder.glob(f"{SCORES}*")):
+        path.unlink(missing_ok=True)
+
+
+def _has_units(folder: Path) -> bool:
+    if not (folder / SCORES).exists():
+        return False
+    with Store(folder, write=True) as store:
+        return store.has_units

@@ -9,7 +9,7 @@ import json
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -26,7 +26,6 @@ from proofmap.metrics.metric import Metric
 from proofmap.session import Session
 from proofmap.study.opened import OpenStudy
 from proofmap.study.store import EXACT, ImageRow, Store
-from proofmap.study.study import Study
 from proofmap.study.unit import Unit
 
 # ---- cost -----------------------------------------------------------------------------------------------------
@@ -273,6 +272,11 @@ class Plan:
     """The word for one input: image, series, row."""
     speed: Speed | None = None
     """Speed of this machine; None if it was not measured because the work is short."""
+    sure: bool = True
+    """Whether there are as many images as planned; False before a selection that may choose fewer."""
+    device: str = ""
+    distractors: str = ""
+    """The source of the random images (distractors) that fills and methods draw from, in words; of a dry run alone."""
 
     @property
     def units(self) -> int:
@@ -416,27 +420,24 @@ _MAPS_AT_ONCE = 32_000_000  # map values of one unit
 _USUAL_BLOCK = 64  # images; on a GPU more where these do not fill it
 
 
-def block_size(
-    study: Study, classifier: Classifier, labels: int, costs: Iterable[Cost | None], threads: int, images: int
-) -> int:
-    """The number of images per unit.
-
-    ``labels`` is the number of labels per image, ``images`` the number of all images. ``costs`` has for each method the cost of one image,
-    None if unknown.
-    """
+def images_per_unit(opened: OpenStudy, planned_methods: Sequence[Method]) -> int:
+    """The number of images per unit of a new run. ``planned_methods`` will be added to it later."""
+    study, classifier, session = opened.study, opened.classifier, opened.session
     if study.images_per_unit is not None:
         return study.images_per_unit
-    labels = max(1, labels)
-    passes = max((_forward_passes(cost, labels) for cost in costs), default=1)
+    labels = max(1, expected_labels(LabelRule.parse(study.labels, classifier.names), classifier))
+    metrics = list(opened.metrics.values())
+    costs = [unit_cost(method, metrics, labels, session) for method in opened.methods.values()]
+    costs += [unit_cost(method, metrics, labels, session, planned=True) for method in planned_methods]
     return planned_images(
         classifier.device.type,
         batch=classifier.frozen().batches[1].size,
         labels=labels,
         values=classifier.inputs.count,
-        passes=max(1, passes),
+        passes=max([1, *(_forward_passes(cost, labels) for cost in costs)]),
         each=multiply_adds(classifier) + PER_PASS,
-        threads=threads,
-        images=images,
+        threads=torch.get_num_threads(),
+        images=min(study.images.number or len(opened.data), len(opened.data)),
     )
 
 

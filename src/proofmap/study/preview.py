@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 from proofmap.methods.controls import map_sources
 from proofmap.results.notes import distractor_words
 from proofmap.study.manifest import Manifest
 from proofmap.study.opened import open_study
-from proofmap.study.planning import Plan, Speed, make_plan, measure_speed, work_of
+from proofmap.study.planning import Plan, make_plan, measure_speed, work_of
 from proofmap.study.resume import resolve_manifest
 from proofmap.study.selection import chosen_images
 from proofmap.study.store import SCORES, ImageRow, Store
@@ -20,19 +20,7 @@ from proofmap.study.survey import Survey
 _LOOKED_AT = 16  # pictures read to estimate how many labels an image has
 
 
-@dataclass(frozen=True)
-class Preview:
-    """A plan with the speed of this machine. ``sure`` is False if the selection may choose fewer images than planned."""
-
-    plan: Plan
-    speed: Speed
-    sure: bool
-    device: str
-    distractors: str = ""
-    """The source of the random images (distractors) that fills and methods draw from, in words."""
-
-
-def preview(study: Study, out: Path, *, device: str | None = None, threads: int | None = None) -> Preview:
+def preview(study: Study, out: Path, *, device: str | None = None, threads: int | None = None) -> Plan:
     """Plan a study for the run directory ``out``, which may or may not exist, and measure the speed of this machine."""
     existing = Manifest.find(out)
     threads, distractors = (threads, None) if existing is None else (existing.threads, existing.distractors)
@@ -66,4 +54,5 @@ def preview(study: Study, out: Path, *, device: str | None = None, threads: int 
     methods = {name: method.record(opened.session) for name, method in opened.methods.items()}
     judging = opened.session.judging()
     metrics = {name: metric.full_record(judging) for name, metric in opened.metrics.items()}
-    return Preview(plan, speed, sure, str(classifier.device), distractor_words(methods, metrics))
+    words = distractor_words(methods, metrics)
+    return replace(plan, speed=speed, sure=sure, device=str(classifier.device), distractors=words)

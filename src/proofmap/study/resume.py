@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shlex
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,19 +15,16 @@ from typing import Any
 import torch
 
 from proofmap.core.environment import environment, other_versions
-from proofmap.core.errors import InputError, ProofmapError
-from proofmap.core.files import output_folder
+from proofmap.core.errors import InputError
 from proofmap.core.labels import LabelRule
 from proofmap.core.version import source_version
 from proofmap.methods.method import Method
 from proofmap.plugins.identity import provenance
 from proofmap.plugins.source import HERE_ONLY
-from proofmap.study.lock import LOCK, locked
-from proofmap.study.manifest import FILE as MANIFEST
 from proofmap.study.manifest import SIGNED, Manifest, Registered, differences
 from proofmap.study.opened import OpenStudy, open_study
-from proofmap.study.planning import block_size, expected_labels, unit_cost
-from proofmap.study.store import IMAGES, SCORES, Store, StoreError
+from proofmap.study.planning import images_per_unit
+from proofmap.study.store import SCORES, Store
 from proofmap.study.stored_run import Run
 from proofmap.study.study import Study
 from proofmap.study.survey import changed_images
@@ -67,14 +62,8 @@ def resolve_manifest(
             return _extended(existing, study, opened.distractors), False
     elif (folder / SCORES).exists():
         Manifest.read(folder)  # raises: it is unknown which net and data the numbers belong to
-    rule = LabelRule.parse(study.labels, opened.classifier.names)
-    labels, metrics = expected_labels(rule, opened.classifier), list(opened.metrics.values())
-    threads = torch.get_num_threads()
-    costs = [unit_cost(method, metrics, labels, opened.session) for method in opened.methods.values()]
-    costs += [unit_cost(m, metrics, labels, opened.session, planned=True) for m in planned_methods]
-    images = min(study.images.number or len(opened.data), len(opened.data))
-    size = block_size(study, opened.classifier, labels, costs, threads, images)
-    manifest = _new_manifest(opened, live=live, threads=threads, images_per_unit=size)
+    size = images_per_unit(opened, planned_methods)
+    manifest = _new_manifest(opened, live=live, threads=torch.get_num_threads(), images_per_unit=size)
     return manifest, True
 
 
@@ -146,46 +135,6 @@ def failed_units(manifest: Manifest, store: Store, opened: OpenStudy) -> list[tu
             f"{', '.join(lacking)}: add what is missing"
         )
     return failed
-
-
-# ---- the folder -----------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def run_folder(out: str | Path, *, wait: bool = False) -> Iterator[Path]:
-    """Create the folder of a run if it is missing, lock it, and yield it. With ``wait``, wait for the lock instead of raising.
-
-    If the study is refused before a new run has any result, everything that was written is removed. If the run was stopped by a full
-    disk or another process, it is kept and can be continued.
-    """
-    missing = [folder for folder in (Path(out), *Path(out).parents) if not os.path.exists(folder)]
-    folder = output_folder(out)
-    with locked(folder, wait=wait):
-        new = not any((folder / name).exists() for name in (MANIFEST, SCORES))
-        try:
-            yield folder
-        except ProofmapError as error:
-            if new and not isinstance(error, StoreError) and not _has_units(folder):
-                with suppress(OSError):  # the refusal is what counts; Windows keeps a file that is open
-                    remove_run(folder)
-                    for name in ("progress.json", LOCK):
-                        (folder / name).unlink(missing_ok=True)
-                    for path in missing:
-                        path.rmdir()
-            raise
-
-
-def remove_run(folder: Path) -> None:
-    """Remove the files of a run that has stored no results."""
-    for path in (folder / MANIFEST, folder / IMAGES, *folder.glob(f"{SCORES}*")):
-        path.unlink(missing_ok=True)
-
-
-def _has_units(folder: Path) -> bool:
-    if not (folder / SCORES).exists():
-        return False
-    with Store(folder, write=True) as store:
-        return store.has_units
 
 
 # ---- what must stay the same ----------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ A unit is one method on one block of images.
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import warnings
@@ -21,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors.numpy import save
 
 from proofmap.classifier import Classifier
 from proofmap.core.environment import environment
@@ -35,6 +37,7 @@ from proofmap.plugins.failures import exit_as_error
 from proofmap.results.evaluation import Evaluation, batch_record
 from proofmap.results.records import run_scores
 from proofmap.study.executor import Executor, LocalExecutor, Lost
+from proofmap.study.lock import remove_run, run_folder
 from proofmap.study.manifest import Manifest, Registered
 from proofmap.study.opened import OpenStudy, dataset_settings, open_study
 from proofmap.study.planning import Plan, Work, make_plan, speed_if_slow, work_of
@@ -43,14 +46,12 @@ from proofmap.study.resume import (
     failed_units,
     plain_record,
     registrations,
-    remove_run,
     resolve_manifest,
-    run_folder,
     warn_of_kept_settings,
 )
 from proofmap.study.sanity import Sanity, measure_sanity
 from proofmap.study.selection import chosen_images, unreadable_images
-from proofmap.study.store import MAPS, ImageRow, Store, StoreError, UnitRow, write_maps
+from proofmap.study.store import MAPS, ImageRow, Store, StoreError, write_maps
 from proofmap.study.stored_run import Run, images_of
 from proofmap.study.study import Study
 from proofmap.study.survey import Survey, changed_images
@@ -434,23 +435,27 @@ class _Run:
         kept = [part for part in result.parts if len(part.maps)]
         names = [unit.subjects[place].name for part in kept for place in part.places]
         dtype = torch.float32 if self.opened.study.maps == "float32" else torch.float16
-        row = UnitRow(
-            block=unit.block,
-            method=unit.method,
-            metrics=unit.metrics,
-            maps=write_maps(self.folder, torch.cat([part.maps for part in kept]), names, dtype)
+        results = _arrays(len(unit.subjects), result)
+        row = {
+            "block": unit.block,
+            "method": unit.method,
+            "metrics": json.dumps(unit.metrics),
+            "maps": write_maps(self.folder, torch.cat([part.maps for part in kept]), names, dtype)
             if kept
             else None,
-            failures={unit.subjects[place].name: reason for place, reason in result.failures.items()},
-            judged=sum(len(part.places) for part in result.parts),
-            game=game,
-            environment=self.manifest.environments.index(result.environment),
-            batches=result.batches,
-            seconds=result.seconds,
-            passes=result.passes,
-            finished=datetime.now(UTC).isoformat(timespec="milliseconds"),
-            results=_arrays(len(unit.subjects), result),
-        )
+            "failures": json.dumps({unit.subjects[place].name: why for place, why in result.failures.items()})
+            if result.failures
+            else None,
+            "judged": sum(len(part.places) for part in result.parts),
+            "game": game,
+            "scores": json.dumps({name: _sum(results.get(f"value {name}")) for name in unit.metrics}),
+            "environment": self.manifest.environments.index(result.environment),
+            "batches": json.dumps(result.batches),
+            "seconds": result.seconds,
+            "passes": result.passes,
+            "finished": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "results": save(results),
+        }
         self.store.add_unit(row)
         finished.add((unit.method, unit.block))
 
@@ -463,6 +468,11 @@ class _Run:
         arguments = {**self.arguments, "dataset": settings if settings.get("dataset") else self.opened.data}
         arguments["device"] = self.worker_device or arguments["device"]
         return partial(open_worker, self.opened.study, batches, self.folder, **arguments)
+
+
+def _sum(values: np.ndarray | None) -> tuple[float, int]:
+    known = [] if values is None else [value for value in values.tolist() if not math.isnan(value)]
+    return math.fsum(known), len(known)
 
 
 def _arrays(images: int, result: UnitResult) -> dict[str, np.ndarray]:

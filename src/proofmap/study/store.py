@@ -8,7 +8,6 @@ the directory. Any number of processes may read at the same time.
 from __future__ import annotations
 
 import json
-import math
 import os
 import sqlite3
 from collections import Counter
@@ -114,25 +113,6 @@ class ImageRow:
     def truth(self) -> int | None:
         """The one true label; None if it is not known, or if there are several."""
         return self.true_labels[0] if len(self.true_labels) == 1 else None
-
-
-@dataclass(frozen=True)
-class UnitRow:
-    """A finished unit, as it is stored: the columns of the table. ``results`` has arrays by name, with a row for each image."""
-
-    block: int
-    method: str
-    metrics: Sequence[str]
-    maps: str | None
-    failures: Mapping[str, str]
-    judged: int
-    game: str | None
-    environment: int
-    batches: tuple[int, int]
-    seconds: float
-    passes: int
-    finished: str
-    results: Mapping[str, np.ndarray]
 
 
 # ---- the directory --------------------------------------------------------------------------------------------
@@ -285,19 +265,11 @@ class Store:
 
     # ---- units --------------------------------------------------------------------------------------------------
 
-    def add_unit(self, unit: UnitRow) -> None:
-        """Store a finished unit in one transaction."""
-        from safetensors.numpy import save
-
-        scores = {name: _sum(unit.results.get(f"value {name}")) for name in unit.metrics}
-        about = (json.dumps(scores), unit.environment, json.dumps(unit.batches), unit.seconds, unit.passes)
-        failures = json.dumps(unit.failures) if unit.failures else None
-        row = (unit.block, unit.method, json.dumps(unit.metrics), unit.maps, failures, unit.judged, unit.game)
+    def add_unit(self, unit: Mapping[str, object]) -> None:
+        """Store a finished unit, by the columns of the table, in one transaction."""
+        values = ", ".join(f":{column}" for column in unit)
         with self._transaction():
-            self.database.execute(
-                f"INSERT INTO units VALUES (NULL{', ?' * 14})",
-                (*row, *about, unit.finished, save({**unit.results})),
-            )
+            self.database.execute(f"INSERT INTO units ({', '.join(unit)}) VALUES ({values})", unit)
 
     def work_done(self) -> Iterator[tuple[int, str, str, str | None]]:
         """Block, method, metrics (as JSON) and file of maps of every unit, by block. Read one by one: there may be millions."""
@@ -365,11 +337,6 @@ def _add(images: dict[str, ImageRow], rows: Iterable[ImageRow]) -> None:
         if row.name in images and images[row.name].failure is not None:
             del images[row.name]  # it could not be read before: its new row comes last
         images[row.name] = row
-
-
-def _sum(values: np.ndarray | None) -> tuple[float, int]:
-    known = [] if values is None else [value for value in values.tolist() if not math.isnan(value)]
-    return math.fsum(known), len(known)
 
 
 # ---- maps -----------------------------------------------------------------------------------------------------
