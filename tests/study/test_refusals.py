@@ -171,6 +171,6 @@ def test_maps_that_do_not_fit_are_said_in_fitting_units(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study = toy_study(tmp_path, 3, methods=["random"])
-    monkeypatch.setattr("proofmap.study.resume.shutil.disk_usage", lambda _: SimpleNamespace(free=300))
+    monkeypatch.setattr("proofmap.study.run.shutil.disk_usage", lambda _: SimpleNamespace(free=300))
     with pytest.raises(StoreError, match="the maps will take 384 bytes, but only 300 bytes are free"):
         run_study(study, tmp_path / "run")

@@ -11,7 +11,7 @@ from proofmap.core.files import suggest_path
 from proofmap.core.inputs.frames import PARQUET
 from proofmap.core.text import one_line
 from proofmap.data.folders import files_below
-from proofmap.data.specs import open_data
+from proofmap.data.specs import open_data, read_for
 from proofmap.models import DEFAULT_MODEL
 
 _KINDS = {
@@ -88,7 +88,7 @@ def draft(data: str, file: Path, *, target: str = "", column: str = "") -> str:
     prefix = "series:" if kind == "series" else ""
     suffix = f"?{options}" if options else ""
     if kind != "series":  # mistakes are reported now; series are read when their length is known
-        open_data([f"{place}{suffix}"])
+        open_data(read_for([f"{place}{suffix}"], {"table": "rows", "texts": "text"}.get(kind, "")))
     relative = os.path.relpath(place, file.parent)
     near = place.absolute().as_posix() if relative.startswith(f"..{os.sep}..") else Path(relative).as_posix()
     return _TEXT.format(

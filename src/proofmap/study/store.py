@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -141,7 +142,6 @@ class Store:
                 )
                 self._prepare()
             self._file = os.stat(self.path)
-            self._images = self._read_images()
         except BaseException:
             self.close()
             raise
@@ -235,15 +235,16 @@ class Store:
 
     def add_images(self, images: Iterable[ImageRow]) -> None:
         """Add images to the file, all or none of them. One that is there gets the new row; if it could not be read, it moves to the end."""
-        rows, path = list(images), self.folder / IMAGES
+        rows, path, known = list(images), self.folder / IMAGES, self._images
         lines = "".join(f"{json.dumps(asdict(row))}\n" for row in rows)
         with writing(path), open(path, "ab") as file:
             file.write(f"{lines}\n".encode())  # rows before an empty line are complete
             file.flush()
             os.fsync(file.fileno())
-        _add(self._images, rows)
+        _add(known, rows)
 
-    def _read_images(self) -> dict[str, ImageRow]:
+    @cached_property
+    def _images(self) -> dict[str, ImageRow]:
         path, found = self.folder / IMAGES, dict[str, ImageRow]()
         if not path.exists():
             return found
@@ -255,10 +256,11 @@ class Store:
             with writing(path):
                 os.truncate(path, complete)
         try:
-            rows = [json.loads(line) for line in content[:complete].splitlines() if line]
-            for row in rows:
-                row |= {key: tuple(row[key]) for key in ("true_labels", "labels", "f")}
-            _add(found, [ImageRow(**row) for row in rows])
+            lines = content[:complete].replace(b"\n\n", b"\n").splitlines()
+            for row in json.loads(b"[%s]" % b",".join(lines)):  # at once: there may be a million
+                for key in ("true_labels", "labels", "f"):
+                    row[key] = tuple(row[key])
+                _add(found, [ImageRow(**row)])
         except (ValueError, TypeError, KeyError) as error:
             raise damaged(path, str(error)) from None
         return found
