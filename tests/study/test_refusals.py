@@ -136,7 +136,7 @@ def test_a_run_that_is_not_finished_says_so_and_passes_no_audit(
     assert audit() == 1 and "not finished" in capsys.readouterr().err
     assert audit("--unfinished") == 0
     run_study(study, tmp_path / "run")
-    assert audit("--no-controls") == 0
+    assert audit() == 0
 
 
 def test_a_repaired_picture_is_looked_at_again_and_only_those_that_mattered_count(tmp_path: Path) -> None:
