@@ -111,7 +111,10 @@ def test_the_study_of_photos_of_series_and_of_texts_runs_as_written(
         (("gone",), "there is no file or folder gone"),
         (("empty",), "has no photos"),
         (("photos", "--target", "age"), "--target names a column of a table"),
-        (("customers.csv", "--target", "name"), "customers.csv has no such column. It has age, city, churned"),
+        (
+            ("customers.csv", "--target", "name"),
+            "customers.csv has no such column. It has age, city, churned",
+        ),
         (("blank.csv",), "blank.csv cannot be read as a table"),
         (("customers.csv", "--text-column", "note"), "has no column 'note'"),
         (("photos", "--write-study", "customers.csv"), "customers.csv exists"),
