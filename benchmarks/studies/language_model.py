@@ -23,7 +23,7 @@ import torch
 import proofmap as pm
 from proofmap.cli import run_script
 from proofmap.core.files import output_file
-from proofmap.models.token_nets import ContinuationNet
+from proofmap.models.text_models import ContinuationNet
 from proofmap.results.statistics import score_numbers
 
 ANSWERS = ("hot", "cold")

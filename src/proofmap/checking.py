@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, get_args
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.classifier.classifier import as_classifier
 from proofmap.classifier.kernels import outside_inference_mode
-from proofmap.classifier.randomised import grouped, layers_of, randomised
+from proofmap.classifier.randomised import layers_of, randomised
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL, LabelRule, Labels
 from proofmap.core.progress import Progress
@@ -139,7 +140,7 @@ def _steps(
     classifier: Classifier, orders: Sequence[Order], groups: int, relabelled: Classifier | None
 ) -> Iterator[_Step]:
     layers = layers_of(classifier) if orders else []
-    parts = grouped(layers, groups) if layers else []
+    parts = _grouped(layers, groups) if layers else []
     for order in dict.fromkeys(orders):
         for number, taken in enumerate(_randomised_groups(order, parts), start=1):
             modules = tuple(name for part in taken for name in part)
@@ -154,6 +155,19 @@ def _steps(
             )
         of = len(layers_of(classifier))
         yield _Step("labels", 1, "a net trained on shuffled labels", of, of, (), relabelled)
+
+
+def _grouped(layers: Sequence[tuple[str, ...]], groups: int) -> list[tuple[str, ...]]:
+    """The layers in at most ``groups`` groups of about equal size; the last layer is a group by itself.
+
+    >>> _grouped([("a",), ("b",), ("c", "c.norm"), ("d",)], 3)
+    [('a', 'b'), ('c', 'c.norm'), ('d',)]
+    """
+    *rest, last = layers
+    parts = min(max(groups - 1, 0), len(rest))
+    cuts = [round(k * len(rest) / parts) for k in range(parts + 1)] if parts else []
+    found = [tuple(n for layer in rest[a:b] for n in layer) for a, b in pairwise(cuts)]
+    return [*found, last] if parts or not rest else [tuple(n for layer in layers for n in layer)]
 
 
 def _randomised_groups(order: Order, parts: Sequence[tuple[str, ...]]) -> list[Sequence[tuple[str, ...]]]:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.classifier.kernels import outside_inference_mode, steady_kernels
-from proofmap.classifier.together import Group, apart, each_length
+from proofmap.classifier.together import apart, each_length
 from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, TextInputs
@@ -247,7 +247,9 @@ class Session:
             maps = method.maps(self, private_copy(images), private_copy(asked))
         return self.spread(method, maps, labels)
 
-    def _maps_by_length(self, method: Method, groups: list[Group], images: Tensor, labels: Tensor) -> Tensor:
+    def _maps_by_length(
+        self, method: Method, groups: list[tuple[int, Tensor]], images: Tensor, labels: Tensor
+    ) -> Tensor:
         """Maps of inputs with different numbers of positions. Each map is made at the length of its input, and is zero at the positions that
         the input lacks.
         """

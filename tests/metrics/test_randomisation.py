@@ -12,7 +12,8 @@ import torch
 from torch import nn
 
 import proofmap as pm
-from proofmap.classifier.randomised import grouped, layers_of, randomised
+from proofmap.checking import _grouped
+from proofmap.classifier.randomised import layers_of, randomised
 from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.metrics import Judged
@@ -117,10 +118,10 @@ def test_layers_run_from_input_to_output_with_their_normalisations() -> None:
 def test_groups_cover_all_layers_and_end_with_the_last() -> None:
     layers = [(f"l{k}", f"n{k}") for k in range(11)]
     for groups in (1, 2, 4, 11, 50):
-        found = grouped(layers, groups)
+        found = _grouped(layers, groups)
         assert [n for group in found for n in group] == [n for layer in layers for n in layer]
         assert len(found) == min(groups, 11) and (groups == 1 or found[-1] == layers[-1])
-    assert grouped(layers[:1], 5) == layers[:1]
+    assert _grouped(layers[:1], 5) == layers[:1]
 
 
 def test_only_the_chosen_weights_are_drawn_anew_and_the_net_stays_as_it_is() -> None:

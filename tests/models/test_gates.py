@@ -11,7 +11,8 @@ import torch
 
 import proofmap as pm
 from proofmap.core.inputs.tokens import embedded
-from proofmap.models.token_nets import SentenceNet, TokenNet
+from proofmap.models.text_models import SentenceNet
+from proofmap.models.token_nets import TokenNet
 from proofmap.testing.nets import toy_tokens
 from tests.models.test_text_models import SMALL, SPECIAL, TEXTS, WORDS, bert, saved, transformers
 

@@ -205,7 +205,7 @@ def test_what_cannot_be_loaded_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_tokenizer_without_offsets_is_refused() -> None:
-    from proofmap.models.text_models import TokenReader
+    from proofmap.models.token_nets import TokenReader
 
     with pytest.raises(ModelError, match="the tokenizer of x gives no offsets"):
         TokenReader(object(), torch.zeros(2, 2), None, 2, "x")
@@ -231,7 +231,7 @@ def masked_model(folder: Path) -> str:
 def test_a_masked_language_model_draws_hidden_words(tmp_path: Path) -> None:
     """Its logits are those of transformers for the text with [MASK], also beside a longer text; special tokens are never drawn."""
     from proofmap.fills import make_fill
-    from proofmap.fills.masked_lm import load_masked_model
+    from proofmap.fills.text import load_masked_model
 
     folder = masked_model(tmp_path / "lm")
     f = pm.load_classifier(f"hf-text:{bert(tmp_path / 'net', ['bad', 'good'])}?length=12")

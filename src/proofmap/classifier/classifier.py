@@ -18,12 +18,11 @@ from proofmap.classifier.outputs import (
     Outputs,
     as_logits,
     check_declaration,
-    check_finite,
     check_rows,
     chosen_labels,
     names_of,
 )
-from proofmap.classifier.probability_models import ProbabilityModel, described_inputs, described_net
+from proofmap.classifier.probability_models import ProbabilityModel, described
 from proofmap.classifier.steadiness import count_labels
 from proofmap.classifier.together import ask, share_of
 from proofmap.classifier.view import (
@@ -105,9 +104,9 @@ class Classifier:
         batch_size: int | None = None,
         name: str = "",
     ) -> None:
-        pictures = {"mean": mean, "std": std, "resize": resize, "interpolation": interpolation, "fit": fit}
-        self.inputs = described_inputs(net, data, inputs, size, **pictures)
-        net, self.outputs, names = described_net(net, self.inputs, outputs, names, from_data=data is not None)
+        pictures: dict[str, Any] = {"size": size, "mean": mean, "std": std, "resize": resize}
+        pictures |= {"interpolation": interpolation, "fit": fit}
+        net, self.inputs, self.outputs, names = described(net, data, inputs, outputs, names, **pictures)
         if batch_size is not None and batch_size < 1:
             raise InputError(f"batch_size must be at least 1, not {batch_size}")
         self.device, self.dtype = place_of(net)
@@ -294,10 +293,9 @@ class Classifier:
             self.refresh()
         x = self.inputs.for_net(x.to(self.dtype))
         found = ask(self.net, x, self.inputs) if self._longer else self.net(x)
-        found = check_rows(found, len(x), self.inputs.singular)
+        found = check_rows(found, len(x), self.inputs.singular, finite=not self._checked)
         out = found.to(x.device, torch.float32, copy=True)  # a net may use its tensor again
         if not self._checked:
-            check_finite(out, self.inputs.singular)
             check_declaration(out.detach(), self.outputs, self._outputs_on_noise)
             self._checked, self.one_output = True, out.shape[1] == 1
         return as_logits(out, self.outputs)
@@ -322,8 +320,7 @@ class Classifier:
         with steady_kernels(tf32=False):
             rows = in_batches(lambda a, b: self(images[a:b]), len(images), self.batches[0])
         out = torch.cat(rows) if rows else torch.zeros(0, len(self.names), device=self.device)
-        check_finite(out, self.inputs.singular)
-        return out
+        return check_rows(out, len(images), self.inputs.singular, finite=True)
 
     def log_probabilities(self, images: Tensor) -> Tensor:
         """The log-probabilities log f(x, a), ``(N, A)``."""

@@ -197,25 +197,20 @@ def _are_probabilities(on_noise: Callable[[], Tensor]) -> bool:
     return step is not None and "igmoid" in step.name()
 
 
-def check_rows(out: object, images: int, item: str = "image") -> Tensor:
-    """The outputs as a tensor. Raises an error unless they have one row for each of the ``images`` inputs. Messages call an input
-    ``item``."""
+def check_rows(out: object, images: int, item: str = "image", *, finite: bool = False) -> Tensor:
+    """The outputs as a tensor. Raises an error unless they have one row for each of the ``images`` inputs and, with ``finite``, neither NaN nor
+    infinity. Messages call an input ``item``."""
     if isinstance(out, np.ndarray) and out.dtype.kind == "f":
         out = torch.from_numpy(np.ascontiguousarray(out))
-    if isinstance(out, Tensor) and out.ndim == 2 and len(out) == images:
-        return out
-    shape = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
-    raise ModelError(
-        f"the net returned {shape} for {counted(images, item)}; expected one row of outputs per {item}, "
-        "(N, A). Wrap it in a function that picks the logits."
-    )
-
-
-def check_finite(out: Tensor, item: str = "image") -> None:
-    """Refuse outputs ``(N, A)`` with NaN or infinity."""
-    bad = (~out.isfinite()).any(dim=1)
-    if bool(bad.any()):
+    if not isinstance(out, Tensor) or out.ndim != 2 or len(out) != images:
+        shape = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
+        raise ModelError(
+            f"the net returned {shape} for {counted(images, item)}; expected one row of outputs per {item}, "
+            "(N, A). Wrap it in a function that picks the logits."
+        )
+    if finite and bool((bad := (~out.isfinite()).any(dim=1)).any()):
         raise ModelError(
             f"the net returned NaN or infinity for {int(bad.sum())} of {counted(len(out), item)} "
             f"(first: {item} {int(bad.nonzero()[0])}). Check its weights and its preprocessing (mean, std)."
         )
+    return out

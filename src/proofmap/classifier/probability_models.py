@@ -124,21 +124,27 @@ class ProbabilityModel:
         )
 
 
-def described_net(
-    net: Any, inputs: Inputs, outputs: Outputs | None, names: Sequence[str] | None, *, from_data: bool
-) -> tuple[Any, Outputs, Sequence[str] | None]:
-    """The net in the form that the classifier calls, from tensors to tensors, its kind of outputs, and the names of its labels. If outputs or
-    names are not given, they are taken from the model if it states them.
+def described(
+    net: Any,
+    data: Any,
+    inputs: Inputs | None,
+    outputs: Outputs | None,
+    names: Sequence[str] | None,
+    **pictures: Any,
+) -> tuple[Any, Inputs, Outputs, Sequence[str] | None]:
+    """The net in the form that the classifier calls, from tensors to tensors, its kind of input, its kind of outputs, and the names of its labels.
+    If outputs or names are not given, they are taken from the model if it states them. ``pictures`` are settings of pictures.
 
-    Models that are not torch nets are wrapped. With ``from_data`` or for texts, functions are wrapped too.
+    Models that are not torch nets are wrapped. With ``data`` or for texts, functions are wrapped too.
     """
+    inputs = _inputs_of(net, data, inputs, **pictures)
     if outputs not in (None, *get_args(Outputs)):
         *others, last = map(repr, get_args(Outputs))
         raise InputError(f"outputs must be {', '.join(others)} or {last}, not {outputs!r}")
     if isinstance(net, ProbabilityModel):  # of another classifier
         net = ProbabilityModel(net.model, inputs, net.declared if outputs is None else outputs)
     elif is_probability_model(net) or (
-        (from_data or isinstance(inputs, Text)) and not isinstance(net, nn.Module)
+        (data is not None or isinstance(inputs, Text)) and not isinstance(net, nn.Module)
     ):
         if isinstance(inputs, Rows) and inputs.table is None:
             raise InputError(
@@ -147,17 +153,17 @@ def described_net(
             )
         net = ProbabilityModel(net, inputs, outputs)
     if isinstance(net, ProbabilityModel):
-        return net, net.outputs, net.names if names is None else names
+        return net, inputs, net.outputs, net.names if names is None else names
     if outputs == "probability":
         raise InputError(
             "outputs='probability' is for a function of tables or texts. For a net with one output, pass outputs='sigmoid-probabilities' if it "
             "ends in a sigmoid, and outputs='sigmoid' if it does not"
         )
-    return net, outputs or "logits", names
+    return net, inputs, outputs or "logits", names
 
 
-def described_inputs(
-    net: object, data: Any, inputs: Inputs | None, size: int | tuple[int, int] | None, **pictures: Any
+def _inputs_of(
+    net: object, data: Any, inputs: Inputs | None, *, size: int | tuple[int, int] | None, **pictures: Any
 ) -> Inputs:
     """The kind of input that a net takes: ``inputs`` if given, otherwise the kind that ``data`` describe, otherwise pictures of the size
     ``size`` with the settings in ``pictures``.

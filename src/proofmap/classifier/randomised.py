@@ -9,7 +9,6 @@ layers are randomised step by step, all steps use the same numbers. The net itse
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -59,19 +58,6 @@ def layers_of(classifier: Classifier) -> list[tuple[str, ...]]:
     if not layers:
         raise InputError(f"{classifier.name} has no weights to randomise")
     return layers
-
-
-def grouped(layers: Sequence[tuple[str, ...]], groups: int) -> list[tuple[str, ...]]:
-    """The layers in at most ``groups`` groups of about equal size; the last layer is a group by itself.
-
-    >>> grouped([("a",), ("b",), ("c", "c.norm"), ("d",)], 3)
-    [('a', 'b'), ('c', 'c.norm'), ('d',)]
-    """
-    *rest, last = layers
-    parts = min(max(groups - 1, 0), len(rest))
-    cuts = [round(k * len(rest) / parts) for k in range(parts + 1)] if parts else []
-    found = [tuple(n for layer in rest[a:b] for n in layer) for a, b in pairwise(cuts)]
-    return [*found, last] if parts or not rest else [tuple(n for layer in layers for n in layer)]
 
 
 def randomised(classifier: Classifier, modules: Sequence[str], *, seed: int = 0) -> Classifier:

@@ -7,8 +7,8 @@ from proofmap.fills import road, rows, text  # which register their fills
 from proofmap.fills.fill import FILLS, Fill, make_fill
 from proofmap.fills.images import Images, pools_in
 from proofmap.fills.infill import Infill
-from proofmap.fills.masked_lm import MaskedLM
 from proofmap.fills.simple import Blur, Gray, Median, Noise
+from proofmap.fills.text import MaskedLM
 
 __all__ = [
     "FILLS",

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from proofmap.models.names import label_names
 from proofmap.models.spec import ModelInfo
-from proofmap.models.weights import OwnNet, State, load_state
+from proofmap.models.weights import OwnNet, load_state
 
 _PACKAGED = str(files("proofmap.models").joinpath("cifar10_vit.safetensors"))
 DIM, DEPTH, HEADS, HIDDEN, SIDE = 128, 6, 4, 256, 8
@@ -91,7 +91,7 @@ def classifier_arguments() -> dict[str, Any]:
     }
 
 
-def packaged_weights() -> State:
+def packaged_weights() -> dict[str, Tensor]:
     """The weights inside this package, which are in half precision."""
     return load_state(_PACKAGED)
 

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from proofmap.core.errors import MissingExtra
 from proofmap.models.names import label_names
 from proofmap.models.spec import ModelInfo
-from proofmap.models.weights import OwnNet, State, load_state
+from proofmap.models.weights import OwnNet, load_state
 
 _EPS = 1e-3  # of batch-norm, as in training
 
@@ -189,12 +189,12 @@ def classifier_arguments(variant: LiteVariant) -> dict[str, Any]:
     }
 
 
-def packaged_weights(variant: LiteVariant) -> State:
+def packaged_weights(variant: LiteVariant) -> dict[str, Tensor]:
     """The weights of the installed package, after checking the file's digest."""
     return rename_keys(load_state(packaged_file(variant), sha256=variant.sha256))
 
 
-def _read(file: Path) -> State:
+def _read(file: Path) -> dict[str, Tensor]:
     return rename_keys(load_state(file))
 
 
@@ -224,7 +224,7 @@ _TOP = {
 _NORM_UNIT = ("expand", "depthwise", "project")  # whose batch-norm _bn0, _bn1, _bn2 is
 
 
-def rename_keys(state: State) -> State:
+def rename_keys(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """The weights with the packaged file's keys renamed to those of :class:`EfficientNetLite`.
 
     >>> list(rename_keys({"_bn0.weight": Tensor(), "_blocks.3._bn2.bias": Tensor(), "fc.bias": Tensor()}))

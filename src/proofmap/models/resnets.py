@@ -33,7 +33,7 @@ from torch import Tensor, nn
 from proofmap.core.errors import InputError, ModelError
 from proofmap.models.names import label_names
 from proofmap.models.spec import ModelInfo
-from proofmap.models.weights import OwnNet, State, load_state
+from proofmap.models.weights import OwnNet, load_state
 
 BASIC_DEPTHS = (20, 32, 44, 56, 110)
 BOTTLENECK_DEPTH = 164
@@ -196,13 +196,13 @@ class KerasResNet50(nn.Module):
 # ---- weights --------------------------------------------------------------------------------------------------------
 
 
-def read_cifar(file: Path) -> State:
+def read_cifar(file: Path) -> dict[str, Tensor]:
     """The weights of a CIFAR net. Checkpoints of the basic nets call the last layer ``linear``, which is ``fc`` here."""
     last = {"linear.weight": "fc.weight", "linear.bias": "fc.bias"}
     return {last.get(key, key): value for key, value in load_state(file).items()}
 
 
-def read_keras(path: Path) -> State:
+def read_keras(path: Path) -> dict[str, Tensor]:
     """The weights of Keras' net, with the names and shapes of :class:`KerasResNet50`.
 
     ``path`` is a file, or a folder: that of the unpacked package, its folder ``ResNet50``, or one that holds ``keras_resnet50.safetensors``,

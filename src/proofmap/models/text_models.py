@@ -18,9 +18,8 @@ from __future__ import annotations
 import json
 import zipfile
 from collections.abc import Callable, Sequence
-from functools import cache, cached_property
+from functools import cache
 from importlib.util import find_spec
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -32,19 +31,10 @@ from torch import Tensor, nn
 
 from proofmap.core.errors import InputError, MissingExtra, ModelError, require
 from proofmap.core.inputs import Text, Tokens
-from proofmap.core.inputs.text import SPLITS
-from proofmap.core.inputs.tokens import Piece
 from proofmap.models.hub_access import load_transformer, special_tokens
 from proofmap.models.names import distinct
 from proofmap.models.spec import ModelSpec
-from proofmap.models.token_nets import (
-    ContinuationNet,
-    EntailmentNet,
-    SentenceNet,
-    SequenceNet,
-    TokenNet,
-    mean_sentence,
-)
+from proofmap.models.token_nets import Gates, PerLabelNet, TokenNet, TokenReader, run_model
 
 _PACKAGE, _ARCHIVE = "all_minilm_l6_v2", "model.zip"
 _SCALE = 20.0
@@ -52,9 +42,6 @@ _SCALE = 20.0
 _CLOSE = 1e-3
 _LONG = 2048
 """The default maximum number of words of a text that is read in windows."""
-_USUAL_WINDOW = 512
-"""Maximum number of tokens for a net that does not state its own."""
-
 _Loaded = tuple[Any, dict[str, Any]]
 """A model, and the other arguments to make a Classifier from it."""
 
@@ -134,7 +121,7 @@ def _minilm(spec: ModelSpec, labels: Sequence[str] | None) -> _Loaded:
     with torch.no_grad():
         for own in _tokens_of_labels(names, spec.template("{}"), tokenizer):
             tokens = torch.cat([before, reader.table[own], after])[None]
-            rows.append(mean_sentence(model, tokens, torch.ones(tokens.shape[:2], dtype=torch.long)))
+            rows.append(_mean_sentence(model, tokens, torch.ones(tokens.shape[:2], dtype=torch.long)))
     net = SentenceNet(model, before, after, torch.cat(rows), _SCALE)
 
     def logits(**given: Tensor) -> Tensor:
@@ -198,83 +185,93 @@ READERS: dict[str, Callable[..., _Loaded]] = {
 }
 
 
-# ---- texts as tokens ------------------------------------------------------------------------------------------------
+# ---- nets ----------------------------------------------------------------------------------------------------------
 
 
-class TokenReader:
-    """A fast tokenizer of transformers and the embedding table ``(V, d)`` of a net."""
+class SequenceNet(TokenNet):
+    """A model of transformers for sequence classification."""
 
-    def __init__(self, tokenizer: Any, table: Tensor, window: int | None, special: int, title: str) -> None:
-        if not getattr(tokenizer, "is_fast", False):
-            raise ModelError(
-                f"the tokenizer of {title} gives no offsets, so its tokens cannot be matched with words; save it as a fast tokenizer "
-                "(tokenizer.json), or explain the model as a function of strings: pm.Classifier(function, inputs=Text())"
-            )
-        self.tokenizer, self.table = tokenizer, table.detach().cpu().float()
-        self.most = min(window or _USUAL_WINDOW, 1_000_000) - special
-
-    def pieces(self, text: str, units: str, slots: int) -> list[Piece]:
-        found = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-        lasts = [last for _, last in found["offset_mapping"]]
-        tokens = list(zip(found["input_ids"], lasts, strict=True))
-        if units == "tokens":
-            return _by_tokens(text, tokens, slots)
-        pieces: list[Piece] = []
-        start = k = 0
-        for end in accumulate(map(len, SPLITS[units](text))):
-            own = []
-            while k < len(tokens) and tokens[k][1] <= end:
-                own.append(tokens[k])
-                k += 1
-            if not own and pieces:  # nothing that the net reads: part of the position before
-                pieces[-1] = (pieces[-1][0] + text[start:end], pieces[-1][1])
-            elif own:
-                pieces += _in_slots(text, start, end, own, slots)
-            start = end if pieces else start
-        if start < len(text) and pieces:
-            pieces[-1] = (pieces[-1][0] + text[start:], pieces[-1][1])
-        return pieces
-
-    def embedding(self, tokens: Tensor) -> Tensor:
-        return self.table[tokens]
-
-    @cached_property
-    def mean(self) -> Tensor:
-        return self.table.mean(dim=0)
-
-    @cached_property
-    def vocabulary(self) -> dict[str, int]:
-        return dict(self.tokenizer.get_vocab())
-
-    def token(self, which: str) -> int | None:
-        found = getattr(self.tokenizer, {"mask": "mask_token_id", "unknown": "unk_token_id"}[which])
-        return None if found is None else int(found)
+    def logits(self, tokens: Tensor, attention: Tensor | Gates) -> Tensor:
+        found: Tensor = run_model(self.model, tokens, attention).logits
+        return found
 
 
-def _in_slots(text: str, start: int, end: int, tokens: list[tuple[int, int]], slots: int) -> list[Piece]:
-    """The part of a text from ``start`` to ``end``, such as a word, as one position, or as several if it has more than ``slots`` tokens."""
-    pieces = []
-    for k in range(0, len(tokens), slots):
-        own = tokens[k : k + slots]
-        last = end if k + slots >= len(tokens) else own[-1][1]
-        pieces.append((text[start:last], tuple(number for number, _ in own)))
-        start = last
-    return pieces
+class SentenceNet(TokenNet):
+    """Zero-shot by sentence embeddings: ``logit_a(x) = scale * cos(sentence of x, sentence of label a)``.
+
+    A sentence embedding is the mean of the last hidden states of all tokens, including special tokens, as in Reimers and Gurevych (2019),
+    *Sentence-BERT*.
+    """
+
+    sentences: Tensor
+
+    def __init__(
+        self, model: nn.Module, before: Tensor, after: Tensor, sentences: Tensor, scale: float
+    ) -> None:
+        super().__init__(model, before, after)
+        self.register_buffer("sentences", sentences.detach().clone())
+        self.scale = scale
+
+    def logits(self, tokens: Tensor, attention: Tensor | Gates) -> Tensor:
+        return self.scale * _mean_sentence(self.model, tokens, attention) @ self.sentences.to(tokens).T
 
 
-def _by_tokens(text: str, tokens: list[tuple[int, int]], slots: int) -> list[Piece]:
-    """The positions of a text with one token each. Tokens that share a character, such as the bytes of an emoji, form one position."""
-    pieces: list[Piece] = []
-    start = 0
-    for number, last in tokens:
-        if last <= start and pieces and len(pieces[-1][1]) < slots:
-            pieces[-1] = (pieces[-1][0], (*pieces[-1][1], number))
-            continue
-        pieces.append((text[start:last], (number,)))
-        start = max(start, last)
-    if pieces and start < len(text):
-        pieces[-1] = (pieces[-1][0] + text[start:], pieces[-1][1])
-    return pieces
+def _mean_sentence(model: Any, tokens: Tensor, attention: Tensor | Gates) -> Tensor:
+    """The sentence embedding ``(N, d)``: the mean of the last hidden states under the attention mask, scaled to length one."""
+    states = run_model(model, tokens, attention).last_hidden_state
+    share = (attention if isinstance(attention, Tensor) else attention.m).to(states)[..., None]
+    return F.normalize((states * share).sum(dim=1) / share.sum(dim=1).clamp_min(1e-9), dim=-1)
+
+
+class EntailmentNet(PerLabelNet):
+    """Zero-shot by entailment (Yin et al. 2019): the logit of a label is the logit that the text entails "this text is about LABEL"."""
+
+    def __init__(self, model: nn.Module, before: Tensor, endings: Sequence[Tensor], entails: int) -> None:
+        super().__init__(model, before, endings)
+        self.entails = entails
+
+    def of_label(self, state: Tensor, tokens: Tensor, label: int) -> Tensor:
+        found: Tensor = run_model(self.model, *self.packed(state, tokens, self.ending(label))).logits
+        return found[:, self.entails]
+
+
+class ContinuationNet(PerLabelNet):
+    """A language model as a classifier: ``logit_a(x) = log p(continuation a | x)``, a sum over the tokens of the continuation.
+
+    ``continuations`` has the tokens of each label.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        before: Tensor,
+        endings: Sequence[Tensor],
+        continuations: Sequence[Sequence[int]],
+    ) -> None:
+        super().__init__(model, before, endings)
+        self.continuations = [tuple(tokens) for tokens in continuations]
+
+    def read(self, state: Tensor, tokens: Tensor) -> Tensor:
+        if any(len(continuation) > 1 for continuation in self.continuations):
+            return super().read(state, tokens)
+        # one pass has every label's only token
+        scores = run_model(self.model, *self.packed(state, tokens, self.after)).logits
+        own: Tensor = scores[self._last(state)].log_softmax(dim=-1)
+        return own[:, [token for (token,) in self.continuations]]
+
+    def of_label(self, state: Tensor, tokens: Tensor, label: int) -> Tensor:
+        packed = self.packed(state, tokens, self.ending(label))
+        scores = run_model(self.model, *packed).logits.log_softmax(dim=-1)
+        rows, last = self._last(state)
+        total = torch.zeros(len(rows), device=rows.device, dtype=scores.dtype)
+        for k, token in enumerate(self.continuations[label]):
+            total = total + scores[rows, last + k, token]
+        return total
+
+    def _last(self, state: Tensor) -> tuple[Tensor, Tensor]:
+        """The index of each text, and the index of its last token before a continuation, both ``(N,)``."""
+        last = (state.detach().abs() > 0.5).sum(dim=1) + len(self.before) - 1
+        return torch.arange(len(state), device=state.device), last
 
 
 # ---- parts ----------------------------------------------------------------------------------------------------------

@@ -12,18 +12,24 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from proofmap.core.inputs.tokens import embedded
+from proofmap.core.errors import ModelError
+from proofmap.core.inputs.text import SPLITS
+from proofmap.core.inputs.tokens import Piece, embedded
 
 _AJAR = 1e-3
 """The smallest gate (:meth:`TokenNet.gated`) of a token that is partly shown."""
 _NEAR = 1e-3
 """Gates are used only if they change no logit by more than this, relative to the largest logit."""
+
+_USUAL_WINDOW = 512
+"""Maximum number of tokens for a net that does not state its own."""
 
 
 class TokenNet(nn.Module):
@@ -151,7 +157,7 @@ def _taken(tokens: Tensor, order: Tensor) -> Tensor:
     return tokens.gather(1, order[..., None].expand(-1, -1, tokens.shape[2]))
 
 
-def _run(model: Any, tokens: Tensor, attention: Tensor | Gates) -> Any:
+def run_model(model: Any, tokens: Tensor, attention: Tensor | Gates) -> Any:
     if isinstance(attention, Tensor):
         return model(inputs_embeds=tokens, attention_mask=attention)
     return model(inputs_embeds=tokens, attention_mask=attention.bias(), position_ids=attention.places)
@@ -187,41 +193,6 @@ def _first(there: Tensor) -> Tensor:
     return (~there).to(torch.uint8).argsort(dim=1, stable=True)[:, : int(there.sum(dim=1).max())]
 
 
-class SequenceNet(TokenNet):
-    """A model of transformers for sequence classification."""
-
-    def logits(self, tokens: Tensor, attention: Tensor | Gates) -> Tensor:
-        found: Tensor = _run(self.model, tokens, attention).logits
-        return found
-
-
-class SentenceNet(TokenNet):
-    """Zero-shot by sentence embeddings: ``logit_a(x) = scale * cos(sentence of x, sentence of label a)``.
-
-    A sentence embedding is the mean of the last hidden states of all tokens, including special tokens, as in Reimers and Gurevych (2019),
-    *Sentence-BERT*.
-    """
-
-    sentences: Tensor
-
-    def __init__(
-        self, model: nn.Module, before: Tensor, after: Tensor, sentences: Tensor, scale: float
-    ) -> None:
-        super().__init__(model, before, after)
-        self.register_buffer("sentences", sentences.detach().clone())
-        self.scale = scale
-
-    def logits(self, tokens: Tensor, attention: Tensor | Gates) -> Tensor:
-        return self.scale * mean_sentence(self.model, tokens, attention) @ self.sentences.to(tokens).T
-
-
-def mean_sentence(model: Any, tokens: Tensor, attention: Tensor | Gates) -> Tensor:
-    """The sentence embedding ``(N, d)``: the mean of the last hidden states under the attention mask, scaled to length one."""
-    states = _run(model, tokens, attention).last_hidden_state
-    share = (attention if isinstance(attention, Tensor) else attention.m).to(states)[..., None]
-    return F.normalize((states * share).sum(dim=1) / share.sum(dim=1).clamp_min(1e-9), dim=-1)
-
-
 class PerLabelNet(TokenNet):
     """A net that reads the text once for each label, with the tokens of the label after it. ``endings`` has the embeddings ``(k_a, d)`` of the
     k_a tokens of each label a."""
@@ -247,52 +218,80 @@ class PerLabelNet(TokenNet):
         raise NotImplementedError("the logits are those of each label's own pass")
 
 
-class EntailmentNet(PerLabelNet):
-    """Zero-shot by entailment (Yin et al. 2019): the logit of a label is the logit that the text entails "this text is about LABEL"."""
-
-    def __init__(self, model: nn.Module, before: Tensor, endings: Sequence[Tensor], entails: int) -> None:
-        super().__init__(model, before, endings)
-        self.entails = entails
-
-    def of_label(self, state: Tensor, tokens: Tensor, label: int) -> Tensor:
-        found: Tensor = _run(self.model, *self.packed(state, tokens, self.ending(label))).logits
-        return found[:, self.entails]
+# ---- texts as tokens -----------------------------------------------------------------------------------------------
 
 
-class ContinuationNet(PerLabelNet):
-    """A language model as a classifier: ``logit_a(x) = log p(continuation a | x)``, a sum over the tokens of the continuation.
+class TokenReader:
+    """A fast tokenizer of transformers and the embedding table ``(V, d)`` of a net."""
 
-    ``continuations`` has the tokens of each label.
-    """
+    def __init__(self, tokenizer: Any, table: Tensor, window: int | None, special: int, title: str) -> None:
+        if not getattr(tokenizer, "is_fast", False):
+            raise ModelError(
+                f"the tokenizer of {title} gives no offsets, so its tokens cannot be matched with words; save it as a fast tokenizer "
+                "(tokenizer.json), or explain the model as a function of strings: pm.Classifier(function, inputs=Text())"
+            )
+        self.tokenizer, self.table = tokenizer, table.detach().cpu().float()
+        self.most = min(window or _USUAL_WINDOW, 1_000_000) - special
 
-    def __init__(
-        self,
-        model: nn.Module,
-        before: Tensor,
-        endings: Sequence[Tensor],
-        continuations: Sequence[Sequence[int]],
-    ) -> None:
-        super().__init__(model, before, endings)
-        self.continuations = [tuple(tokens) for tokens in continuations]
+    def pieces(self, text: str, units: str, slots: int) -> list[Piece]:
+        found = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+        lasts = [last for _, last in found["offset_mapping"]]
+        tokens = list(zip(found["input_ids"], lasts, strict=True))
+        if units == "tokens":
+            return _by_tokens(text, tokens, slots)
+        pieces: list[Piece] = []
+        start = k = 0
+        for end in accumulate(map(len, SPLITS[units](text))):
+            own = []
+            while k < len(tokens) and tokens[k][1] <= end:
+                own.append(tokens[k])
+                k += 1
+            if not own and pieces:  # nothing that the net reads: part of the position before
+                pieces[-1] = (pieces[-1][0] + text[start:end], pieces[-1][1])
+            elif own:
+                pieces += _in_slots(text, start, end, own, slots)
+            start = end if pieces else start
+        if start < len(text) and pieces:
+            pieces[-1] = (pieces[-1][0] + text[start:], pieces[-1][1])
+        return pieces
 
-    def read(self, state: Tensor, tokens: Tensor) -> Tensor:
-        if any(len(continuation) > 1 for continuation in self.continuations):
-            return super().read(state, tokens)
-        # one pass has every label's only token
-        scores = _run(self.model, *self.packed(state, tokens, self.after)).logits
-        own: Tensor = scores[self._last(state)].log_softmax(dim=-1)
-        return own[:, [token for (token,) in self.continuations]]
+    def embedding(self, tokens: Tensor) -> Tensor:
+        return self.table[tokens]
 
-    def of_label(self, state: Tensor, tokens: Tensor, label: int) -> Tensor:
-        packed = self.packed(state, tokens, self.ending(label))
-        scores = _run(self.model, *packed).logits.log_softmax(dim=-1)
-        rows, last = self._last(state)
-        total = torch.zeros(len(rows), device=rows.device, dtype=scores.dtype)
-        for k, token in enumerate(self.continuations[label]):
-            total = total + scores[rows, last + k, token]
-        return total
+    @cached_property
+    def mean(self) -> Tensor:
+        return self.table.mean(dim=0)
 
-    def _last(self, state: Tensor) -> tuple[Tensor, Tensor]:
-        """The index of each text, and the index of its last token before a continuation, both ``(N,)``."""
-        last = (state.detach().abs() > 0.5).sum(dim=1) + len(self.before) - 1
-        return torch.arange(len(state), device=state.device), last
+    @cached_property
+    def vocabulary(self) -> dict[str, int]:
+        return dict(self.tokenizer.get_vocab())
+
+    def token(self, which: str) -> int | None:
+        found = getattr(self.tokenizer, {"mask": "mask_token_id", "unknown": "unk_token_id"}[which])
+        return None if found is None else int(found)
+
+
+def _in_slots(text: str, start: int, end: int, tokens: list[tuple[int, int]], slots: int) -> list[Piece]:
+    """The part of a text from ``start`` to ``end``, such as a word, as one position, or as several if it has more than ``slots`` tokens."""
+    pieces = []
+    for k in range(0, len(tokens), slots):
+        own = tokens[k : k + slots]
+        last = end if k + slots >= len(tokens) else own[-1][1]
+        pieces.append((text[start:last], tuple(number for number, _ in own)))
+        start = last
+    return pieces
+
+
+def _by_tokens(text: str, tokens: list[tuple[int, int]], slots: int) -> list[Piece]:
+    """The positions of a text with one token each. Tokens that share a character, such as the bytes of an emoji, form one position."""
+    pieces: list[Piece] = []
+    start = 0
+    for number, last in tokens:
+        if last <= start and pieces and len(pieces[-1][1]) < slots:
+            pieces[-1] = (pieces[-1][0], (*pieces[-1][1], number))
+            continue
+        pieces.append((text[start:last], (number,)))
+        start = max(start, last)
+    if pieces and start < len(text):
+        pieces[-1] = (pieces[-1][0] + text[start:], pieces[-1][1])
+    return pieces

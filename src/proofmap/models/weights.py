@@ -21,14 +21,14 @@ from proofmap.core.files import suggest_path
 from proofmap.models.spec import ModelInfo
 from proofmap.plugins.failures import reason_of
 
-State = dict[str, Tensor]
+_State = dict[str, Tensor]
 
 _WRAPPERS = ("state_dict", "model_state_dict", "model", "net")  # where training scripts put the weights
 _PARALLEL = "module."  # nn.DataParallel puts this before every key
 _COUNTER = "num_batches_tracked"  # batch-norm's count of training steps; evaluation never reads it
 
 
-def load_state(path: str | Path, *, sha256: str | None = None) -> State:
+def load_state(path: str | Path, *, sha256: str | None = None) -> _State:
     """The weights of a ``.safetensors`` file or a PyTorch checkpoint, by name, on the CPU.
 
     A checkpoint may have the weights under the key ``state_dict`` and with the prefix ``module.`` of ``nn.DataParallel``. ``sha256`` is
@@ -98,8 +98,8 @@ class OwnNet:
     info: ModelInfo
     build: Callable[[], nn.Module]
     arguments: Callable[[], dict[str, Any]]
-    published: Callable[[], State] | None = None
-    read: Callable[[Path], State] = load_state
+    published: Callable[[], _State] | None = None
+    read: Callable[[Path], _State] = load_state
     package: str = "proofmap"
 
 
