@@ -299,7 +299,7 @@ def _cifar(depth: int, num_classes: int) -> OwnNet:
     )
 
 
-def _trained_resnet164() -> State:
+def _trained_resnet164() -> dict[str, Tensor]:
     """Weights that benchmarks/train_cifar.py trained, in half precision: 5.50 % wrong on the 10,000 test images."""
     return load_state(str(files("proofmap.models").joinpath("cifar10_resnet164.safetensors")))
 
