@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -39,7 +39,6 @@ def lively(labels: int = 4, **options: Any) -> Classifier:
     return Classifier(drawn(net), size=SIZE, **{"mean": MEAN, "std": STD, "batch_size": 64, **options})
 
 
-@dataclass(frozen=True)
 class Recorded(Fill):
     """Another fill that remembers what it was asked for and what it gave."""
 
@@ -175,7 +174,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_twenty_steps_are_those_of_a_second_implementation(case: str) -> None:
-    fill = Recorded(Noise(sigma=0.3))
+    fill = Recorded(inner=Noise(sigma=0.3))
     s = LearnedMask(steps=20, fill=fill, merge="sum", **{"distractors": 3, "scale": 2, **CASES[case]})
     f, images = lively(), pixels(2, SIZE)
     maps = s(f, images, LABELS)
@@ -199,7 +198,7 @@ def test_twenty_steps_are_those_of_a_second_implementation(case: str) -> None:
     ids=lambda fill: fill.name,
 )
 def test_every_fill_stands_behind_the_mask(fill: Fill) -> None:
-    recorded = Recorded(fill)
+    recorded = Recorded(inner=fill)
     s = LearnedMask(steps=10, distractors=2, scale=2, fill=recorded)
     f, images = lively(), pixels(2, SIZE)
     maps = s(f, images, LABELS)
@@ -214,7 +213,7 @@ def test_every_fill_stands_behind_the_mask(fill: Fill) -> None:
 @pytest.mark.parametrize("renormalise", [True, False])
 @pytest.mark.parametrize("objective", ["released", "nll"])
 def test_a_restricted_label_set_enters_the_objective(renormalise: bool, objective: Any) -> None:
-    fill = Recorded(Noise())
+    fill = Recorded(inner=Noise())
     s = LearnedMask(steps=10, distractors=2, scale=2, objective=objective, fill=fill)
     f = lively(6).restricted([1, 2, 4], renormalise=renormalise)
     images, labels = pixels(1, SIZE), torch.tensor([4])
@@ -310,7 +309,7 @@ def test_no_distractors_is_told() -> None:
 
 
 def draws_of(images: Tensor, labels: Tensor, *, batch_size: int, seed: int = 0, masks: int = 1) -> list[int]:
-    fill = Recorded(Noise())
+    fill = Recorded(inner=Noise())
     s = LearnedMask(steps=5, distractors=3, scale=4, fill=fill, masks=masks)
     s(lively(batch_size=batch_size), images, labels, seed=seed)
     return sorted(fill.keys)

@@ -140,14 +140,13 @@ def test_a_metric_that_runs_the_method_again_is_evaluated_like_any_other() -> No
 # ---- what the data knows --------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Witness(Metric):
     """It remembers what it was told about the images."""
 
     name: ClassVar[str] = "witness"
     description: ClassVar[str] = "the true label"
     higher_is_better: ClassVar[bool] = True
-    seen: list[tuple[Tensor | None, Sequence[Sequence[Box]]]] = field(default_factory=list)
+    seen: list[tuple[Tensor | None, Sequence[Sequence[Box]]]] = field(default_factory=list, compare=False)
 
     def __post_init__(self) -> None:
         """A list is nothing that a setting can be."""

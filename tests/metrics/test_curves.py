@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, Literal
 from unittest.mock import Mock
 
@@ -275,7 +275,6 @@ def test_random_ties_depend_on_the_seed_and_the_image_alone(f: Classifier, image
 # ---- fills -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class Shades(Fill):
     """A shade of gray for each key, and a list of the keys it was asked for."""
 

@@ -18,9 +18,9 @@ from proofmap.plugins.settings import (
     required,
     setting,
     settings_of,
+    split_outside_brackets,
 )
 from proofmap.plugins.specs import read_options
-from proofmap.plugins.values import split_outside_brackets
 
 # ---- text -> plug-in -> text ----------------------------------------------------------------------------------------
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING
+from dataclasses import MISSING, FrozenInstanceError, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
+from torch import Tensor
 
+import proofmap as pm
 from proofmap.core.errors import InputError
 from proofmap.fills import FILLS, Blur, Fill, Gray, Images
 from proofmap.methods import METHODS, FromFunction, LearnedMask, Method, Random, TopLabel, make_method
 from proofmap.metrics import Completeness, Deletion, Insertion, Soundness, make_game, make_metric
-from proofmap.plugins.settings import settings_of
+from proofmap.plugins.settings import setting, settings_of
 from proofmap.plugins.specs import make_plugin, split_specs, with_files_in
+from proofmap.session import Session
+from tests.toys import conv_classifier, pixels
 
 MINE = """
 from dataclasses import dataclass
@@ -86,7 +90,7 @@ def test_a_method_is_what_its_spec_says(spec: Any, method: Method) -> None:
         ({"method": Random(), "seed_offset": 3}, "in a table with settings, the method is given by its name"),
         ({"method": "random", "seed": 3}, "method 'random' has no setting 'seed'"),
         ({"method": "random", "seed_offset": "3"}, "seed_offset must be a whole number, not '3'"),
-        (Random, r"Random is a class; pass an instance of it, Random\(\.\.\.\)"),
+        (Gray, r"Gray is a class; pass an instance of it, Gray\(\.\.\.\)"),
         (3, "a method is a name, a Method or a function, not int"),
         (None, "a method is a name, a Method or a function, not NoneType"),
     ],
@@ -95,6 +99,49 @@ def test_a_method_is_what_its_spec_says(spec: Any, method: Method) -> None:
 def test_what_is_no_method_is_told(spec: Any, told: str) -> None:
     with pytest.raises(InputError, match=told):
         make_method(spec)
+
+
+def test_a_class_needs_no_decorator_and_may_be_handed_over() -> None:
+    class Power(Method):
+        """The brighter, the more salient."""
+
+        name = "power"
+        label_free = True
+        power: float = setting(1.0, "exponent", above=0)
+        channels: Literal["mean", "sum"] = setting("mean", "how channels are merged")
+
+        def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
+            return session.inputs.merged_channels(images, self.channels)[:, None] ** self.power
+
+    assert make_method(Power) == Power() == Power(power=1) != Power(power=2)
+    assert Power(power=2, channels="sum").title() == "power:power=2,channels=sum"
+    with pytest.raises(FrozenInstanceError, match="cannot assign to field 'power'"):
+        Power().power = 3.0  # type: ignore[misc]
+    with pytest.raises(InputError, match="power must be positive"):
+        Power(power=0)
+    f, x = conv_classifier(8), pixels(2, 8)
+    found = pm.evaluate(f, x, methods=[Power, Power(power=2)], metrics=["insertion:points=4"])
+    assert torch.equal(found["power:power=2"].maps, found["power"].maps ** 2)
+
+    class Nameless(Method):
+        pass
+
+    with pytest.raises(InputError, match="the class Nameless has no name"):
+        make_method(Nameless)
+
+
+def test_a_decorator_may_follow_and_changes_nothing() -> None:
+    class Plain(Random):
+        share: float = setting(0.5, "a share", most=1)
+
+    decorated = dataclass(frozen=True, kw_only=True)(Plain)
+
+    class Below(decorated):  # type: ignore[misc, valid-type]
+        other: int = setting(1, "another")
+
+    assert [info.name for info in settings_of(Below)] == [*(i.name for i in settings_of(Plain)), "other"]
+    with pytest.raises(InputError, match="share must be at most 1"):
+        Below(share=2)
 
 
 def test_only_methods_are_made_from_functions() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib.metadata import entry_points
 from typing import Any, Generic, TypeVar
 
@@ -21,8 +21,7 @@ _LONGEST = 200
 class Registry(Generic[T]):
     """A mapping from names to classes. The name of a class is its attribute ``name``, or another ``attribute``.
 
-    Entry points of ``group`` are loaded at the first look-up. ``prepare`` is called on each class, and the class that it returns is
-    stored.
+    Entry points of ``group`` are loaded at the first look-up.
 
     >>> things: Registry[object] = Registry("thing", "proofmap.nothing")
     >>> @things.register
@@ -32,15 +31,8 @@ class Registry(Generic[T]):
     (True, ['cup'])
     """
 
-    def __init__(
-        self,
-        kind: str,
-        group: str,
-        *,
-        attribute: str = "name",
-        prepare: Callable[[type[Any]], type[Any]] = lambda thing: thing,
-    ) -> None:
-        self.kind, self.group, self.attribute, self.prepare = kind, group, attribute, prepare
+    def __init__(self, kind: str, group: str, *, attribute: str = "name") -> None:
+        self.kind, self.group, self.attribute = kind, group, attribute
         self._known: dict[str, type[T]] = {}
         self._broken: dict[str, str] = {}
         self._asked = False
@@ -50,7 +42,7 @@ class Registry(Generic[T]):
 
         Two classes cannot share a name, but a class may be defined again, as in a notebook or an edited file.
         """
-        name, thing = getattr(thing, self.attribute), self.prepare(thing)
+        name = getattr(thing, self.attribute)
         before = self._known.get(name, thing)
         again = before.__qualname__ == thing.__qualname__ and not before.__module__.startswith("proofmap.")
         if before is not thing and not again:

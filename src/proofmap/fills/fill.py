@@ -17,7 +17,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.core.registry import Registry
 from proofmap.core.tensors import private_copy
-from proofmap.plugins.settings import Plugin, settings_class
+from proofmap.plugins.settings import Plugin
 from proofmap.plugins.specs import make_plugin
 from proofmap.session import Session
 
@@ -97,7 +97,7 @@ class Fill(Plugin):
         return self.settings()
 
 
-FILLS: Registry[Fill] = Registry("fill", "proofmap.fills", prepare=settings_class)
+FILLS: Registry[Fill] = Registry("fill", "proofmap.fills")
 """The registered fills, by name."""
 
 

@@ -19,7 +19,7 @@ from proofmap.core.progress import Progress
 from proofmap.core.registry import Registry
 from proofmap.fills import Fill
 from proofmap.plugins.failures import check_call
-from proofmap.plugins.settings import Plugin, settings_class, settings_of
+from proofmap.plugins.settings import Plugin, settings_of
 from proofmap.plugins.specs import make_plugin
 from proofmap.session import Session
 
@@ -262,7 +262,7 @@ class Method(Plugin):
             return torch.cat(in_batches(run, len(images), session.net.batches[1 if gradients else 0]))
 
 
-METHODS: Registry[Method] = Registry("method", "proofmap.methods", prepare=settings_class)
+METHODS: Registry[Method] = Registry("method", "proofmap.methods")
 """The registered methods, by name."""
 
 MethodLike = str | Method | Callable[[Classifier, Tensor, Tensor], Any]

@@ -20,7 +20,7 @@ from proofmap.core.ranking import Ties, rank
 from proofmap.core.registry import Registry
 from proofmap.fills import Fill, Gray
 from proofmap.metrics.targets import Probability, Target
-from proofmap.plugins.settings import Plugin, Shortcuts, setting, setting_names, settings_class
+from proofmap.plugins.settings import Plugin, Shortcuts, setting, setting_names
 from proofmap.plugins.specs import make_plugin
 from proofmap.session import Session
 
@@ -229,7 +229,7 @@ class Game(CurveSettings):
         return True if bool(shown.all()) else False if not bool(shown.any()) else None
 
 
-GAMES: Registry[Game] = Registry("game", "proofmap.games", prepare=settings_class)
+GAMES: Registry[Game] = Registry("game", "proofmap.games")
 """The registered games, by name."""
 
 

@@ -21,7 +21,7 @@ from proofmap.methods.method import Cost
 from proofmap.metrics.games import Game
 from proofmap.metrics.judged import Judged
 from proofmap.plugins.identity import provenance
-from proofmap.plugins.settings import Plugin, settings_class
+from proofmap.plugins.settings import Plugin
 from proofmap.plugins.specs import make_plugin
 from proofmap.session import Session
 
@@ -210,7 +210,7 @@ class RunMetric(Metric):
         return list(found)
 
 
-METRICS: Registry[Metric] = Registry("metric", "proofmap.metrics", prepare=settings_class)
+METRICS: Registry[Metric] = Registry("metric", "proofmap.metrics")
 """The registered metrics, by name."""
 
 

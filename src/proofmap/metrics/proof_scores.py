@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -98,7 +98,8 @@ class ProofMetric(GameMetric):
 class WorstOfLabels(ProofMetric):
     """A metric whose value for an image is that of its worst label, among all labels or among the ``top`` most probable ones."""
 
-    top: int | None
+    if TYPE_CHECKING:  # declared by each metric, after its own settings
+        top: int | None
 
     def from_pairs(self, judged: Judged, pairs: Tensor) -> Tensor:
         chosen = scores.of_most_probable(pairs, self.curves(judged).f, self.top)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core.registry import Registry
-from proofmap.plugins.settings import Plugin, setting, settings_class
+from proofmap.plugins.settings import Plugin, setting
 from proofmap.plugins.specs import make_plugin
 
 
@@ -42,7 +42,7 @@ class Target(Plugin):
         raise NotImplementedError(f"{type(self).__name__} must say what is read")
 
 
-TARGETS: Registry[Target] = Registry("target", "proofmap.targets", prepare=settings_class)
+TARGETS: Registry[Target] = Registry("target", "proofmap.targets")
 """The registered targets, by name."""
 
 

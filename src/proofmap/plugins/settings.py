@@ -1,9 +1,8 @@
 """Settings of plug-ins, defined in the same way for methods, metrics, fills and games.
 
-A plug-in is described by a frozen, keyword-only dataclass whose fields are its settings: numbers, texts, choices, and
-other plug-ins. The same code reads them from text, from TOML and from Python, checks them, and prints them::
+A plug-in is a class whose annotated fields are its settings: numbers, texts, choices, and other plug-ins. The same code reads them from
+text, from TOML and from Python, checks them, and prints them::
 
-    @METHODS.register
     class Brightness(Method):
         name = "brightness"
         power: float = setting(1.0, "exponent of the brightness", above=0)
@@ -19,16 +18,18 @@ import dataclasses
 import math
 from abc import ABC
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass
+from contextlib import suppress
+from dataclasses import MISSING, FrozenInstanceError, dataclass
 from functools import cache
 from pathlib import Path
-from types import NoneType
+from types import NoneType, UnionType
 from typing import (
     Any,
     ClassVar,
     Literal,
     Self,
     TypeVar,
+    Union,
     dataclass_transform,
     get_args,
     get_origin,
@@ -37,20 +38,17 @@ from typing import (
 
 from proofmap.core.errors import InputError
 from proofmap.core.text import did_you_mean
-from proofmap.plugins.values import (
-    READERS,
-    alternatives,
-    fits,
-    parse_number,
-    split_outside_brackets,
-    typed,
-    without_library,
-)
 
 __all__ = ["Plugin", "required", "setting"]
 
 T = TypeVar("T")
 Shortcuts = Mapping[str, Mapping[str, Mapping[str, Any]]]
+_READERS: Mapping[type, Any] = {
+    bool: lambda text: {"true": True, "false": False}[text.lower()],
+    int: int,
+    float: float,
+}
+"""Functions that read a value of each plain type from text."""
 _TYPE_TEXT = {
     bool: "true or false",
     int: "a whole number",
@@ -90,6 +88,8 @@ def required(help: str = "", *, main: bool = False) -> Any:
 class Plugin(ABC):
     """The description of a plug-in: its name and its settings, which also determine equality, hash and text.
 
+    A subclass becomes a frozen, keyword-only dataclass by being defined. Its settings are its annotated fields.
+
     Attributes:
         noun: the kind of plug-in in messages and TOML tables: method, metric, fill, game.
         name: the name that the plug-in is registered under.
@@ -101,10 +101,31 @@ class Plugin(ABC):
 
     noun: ClassVar[str] = "plug-in"
     name: ClassVar[str]
-    description: ClassVar[str]
+    description: ClassVar[str] = ""
     reference: ClassVar[str] = ""
     revision: ClassVar[int] = 1
     shortcuts: ClassVar[Shortcuts] = {}
+    _fields: ClassVar[Mapping[str, dataclasses.Field[Any]]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        made: Any = dataclass(frozen=True, kw_only=True)(cls)
+        # a decorator @dataclass may follow, which would fail at __setattr__, and lose what setting() says
+        del made.__setattr__, made.__delattr__
+        own = vars(cls).get("__annotations__", {})
+        before = {
+            name: one for base in cls.__mro__[:0:-1] for name, one in vars(base).get("_fields", {}).items()
+        }
+        cls._fields = {
+            one.name: one if one.name in own else before.get(one.name, one)
+            for one in dataclasses.fields(made)
+        }
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise FrozenInstanceError(f"cannot delete field {name!r}")
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -187,11 +208,6 @@ class Plugin(ABC):
         return self.name
 
 
-def settings_class(kind: type[T]) -> type[T]:
-    """The class as a frozen, keyword-only dataclass; unchanged if it is a dataclass already. Registries apply this function."""
-    return kind if "__dataclass_params__" in vars(kind) else dataclass(frozen=True, kw_only=True)(kind)
-
-
 @dataclass(frozen=True)
 class Setting:
     """One setting: how it is listed, read and checked."""
@@ -250,7 +266,7 @@ class Setting:
         if self.several is not None:
             return tuple(split_outside_brackets(text, "+"))
         otherwise_text = str in self.types or bool(self.choices) or self.plugin is not None
-        for kind, reader in READERS.items():
+        for kind, reader in _READERS.items():
             if kind in self.types:
                 try:
                     return reader(text)
@@ -259,14 +275,14 @@ class Setting:
                         raise InputError(f"{self.name} must be {self.type_text()}, not {text!r}") from None
         if any(get_origin(kind) is tuple for kind in self.types):
             try:
-                return tuple(parse_number(part) for part in text.split(":"))
+                return tuple(_number(part) for part in text.split(":"))
             except ValueError:
                 raise InputError(f"{self.name} must be numbers such as 0.2:0.6, not {text!r}") from None
         return text
 
     def checked(self, value: Any) -> Any:
         """The value in the setting's declared type, with plug-ins made from their specs. Raises an InputError if the value does not fit."""
-        value = value if Any in self.types else without_library(value)
+        value = value if Any in self.types else _without_library(value)
         if self.plugin is not None and not isinstance(value, self.plugin) and value is not None:
             return self.plugin.make(value)
         if self.several is not None:
@@ -275,22 +291,18 @@ class Setting:
             value = tuple(self.several.make(item) for item in several)
             if not value:
                 raise InputError(f"{self.name} needs at least one {self.several.noun}")
-        if not any(fits(value, kind) for kind in self.types):
-            raise self._wrong_type(value)
+        try:
+            found = _typed(value, self.types)
+        except (ValueError, OverflowError):
+            whole = _TYPE_TEXT[int]
+            least = whole if self.least is None else f"{whole} of at least {self.least:g}"
+            expected = self.type_text().replace(whole, least)
+            if self.choices and len(self.types) == 1:
+                expected = f"one of {', '.join(map(str, self.choices))}"
+            raise InputError(f"{self.name} must be {expected}, not {value!r}") from None
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             self._check_bounds(value)
-        try:
-            return typed(value, self.types)
-        except OverflowError:
-            raise self._wrong_type(value) from None
-
-    def _wrong_type(self, value: object) -> InputError:
-        whole = _TYPE_TEXT[int]
-        least = whole if self.least is None else f"{whole} of at least {self.least:g}"
-        expected = self.type_text().replace(whole, least)
-        if self.choices and len(self.types) == 1:
-            expected = f"one of {', '.join(map(str, self.choices))}"
-        return InputError(f"{self.name} must be {expected}, not {value!r}")
+        return found
 
     def _check_bounds(self, value: float) -> None:
         if isinstance(value, float) and math.isinf(value):
@@ -314,13 +326,13 @@ def settings_of(kind: type) -> tuple[Setting, ...]:
     >>> settings_of(Plugin)
     ()
     """
-    if not dataclasses.is_dataclass(kind):
-        return ()
-    hints = get_type_hints(kind)
-    found = []
-    for field in dataclasses.fields(kind):
-        types, default = alternatives(hints[field.name]), field.default
-        default = typed(default, types) if any(fits(default, kind) for kind in types) else default
+    made: Any = kind
+    fields = made._fields.values() if issubclass(kind, Plugin) else dataclasses.fields(made)
+    found, hints = [], get_type_hints(kind)
+    for field in fields:
+        types, default = _alternatives(hints[field.name]), field.default
+        with suppress(ValueError):  # not every default has the type, such as a name of a plug-in
+            default = _typed(default, types)
         found.append(Setting(field.name, types, default, **dict(field.metadata)))
     return tuple(sorted(found, key=lambda info: info.last))
 
@@ -374,3 +386,80 @@ def _text(value: object) -> str:
     if not isinstance(value, tuple):
         return str(value)
     return ("+" if any(isinstance(item, Plugin) for item in value) else ":").join(map(_text, value))
+
+
+# ---- values -----------------------------------------------------------------------------------------------------
+
+
+def _number(text: str) -> float:
+    """A number from text; a whole number becomes an int."""
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+def _alternatives(hint: Any) -> tuple[Any, ...]:
+    """The types that a type hint allows."""
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+
+
+def _without_library(value: Any) -> Any:
+    """A scalar of NumPy or torch as a Python number, also inside a tuple or list; other values are returned unchanged."""
+    if isinstance(value, (tuple, list)):
+        return type(value)(map(_without_library, value)) if type(value) in (tuple, list) else value
+    return value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
+
+
+def _typed(value: Any, kinds: Sequence[Any]) -> Any:
+    """The value converted to the first of the types ``kinds`` that it fits, float before others: 8 becomes 8.0 for a float, a list becomes a
+    tuple. An int counts as a float; a bool counts neither as an int nor as a float.
+
+    After the conversion, equal values are also equal as text; for this reason -0.0 becomes 0.0. Raises ValueError if no type fits, and
+    OverflowError for an int that is too large for a float.
+
+    >>> (
+    ...     _typed(8, (float, NoneType)),
+    ...     _typed([0, 1], (tuple[float, ...],)),
+    ...     _typed("all", (int, Literal["all"])),
+    ... )
+    (8.0, (0.0, 1.0), 'all')
+    """
+    for kind in sorted(kinds, key=lambda kind: kind is not float):
+        with suppress(ValueError):
+            return _as(value, kind)
+    raise ValueError(f"{value!r} has another type")
+
+
+def _as(value: Any, kind: Any) -> Any:
+    """The value converted to one type. Raises ValueError if it does not fit."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        if value in inner:
+            return next(choice for choice in inner if choice == value)
+    elif kind in (int, float):
+        if isinstance(value, (int, kind)) and not isinstance(value, bool):
+            return kind(value) + 0  # not -0.0
+    elif origin is tuple:
+        if isinstance(value, (tuple, list)):
+            each = inner[:1] * len(value) if inner[-1] is Ellipsis else inner
+            return tuple(_typed(item, _alternatives(one)) for item, one in zip(value, each, strict=True))
+    elif kind is Any or not isinstance(kind, type) or isinstance(value, kind):
+        return str(value) if kind is str else value
+    raise ValueError(f"{value!r} is not of the type {kind}")
+
+
+def split_outside_brackets(text: str, separator: str = ",") -> list[str]:
+    """The parts of a text, split at each separator that is not inside round brackets.
+
+    >>> split_outside_brackets("tv=0.1,fill=blur(sigma=3,kernel=5), grad-cam")
+    ['tv=0.1', 'fill=blur(sigma=3,kernel=5)', 'grad-cam']
+    """
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter == "(") - (letter == ")")
+        if letter == separator and depth <= 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part.strip() for part in parts if part.strip()]

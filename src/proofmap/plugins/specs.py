@@ -18,8 +18,13 @@ from typing import Any, TypeVar
 from proofmap.core.errors import InputError
 from proofmap.core.registry import Registry
 from proofmap.plugins.python_file import from_python_file, is_python_file, split_python_file
-from proofmap.plugins.settings import Plugin, check_names, setting_names, settings_of
-from proofmap.plugins.values import split_outside_brackets
+from proofmap.plugins.settings import (
+    Plugin,
+    check_names,
+    setting_names,
+    settings_of,
+    split_outside_brackets,
+)
 
 P = TypeVar("P", bound=Plugin)
 
@@ -81,6 +86,8 @@ def _made(
         return _from_text(registry, base, inner, table, defaults, adopt)
     if isinstance(spec, str):
         return _from_text(registry, base, spec, {}, defaults, adopt)
+    if isinstance(spec, type) and issubclass(spec, base):
+        return _built(spec, "", {}, defaults)
     if isinstance(spec, type):
         raise InputError(f"{spec.__name__} is a class; pass an instance of it, {spec.__name__}(...)")
     if adopt is not None and (adopted := adopt(spec)) is not None:
@@ -103,8 +110,6 @@ def _from_text(
     file, called, _ = split_python_file(name)
     found = from_python_file(file, called, base.noun)
     if isinstance(found, type) and issubclass(found, base):
-        if not hasattr(found, "name"):
-            raise InputError(f'the class {called} of {file} has no name; write in it: name = "..."')
         return _built(found, rest, settings, defaults)
     if (rest or settings) and not isinstance(found, type):
         raise InputError(f"{name} is not a class of {base.noun}s, so it has no settings; write {name} alone")
@@ -129,6 +134,8 @@ def _name_and_rest(spec: str, registry: Registry[Any]) -> tuple[str, str]:
 
 
 def _built(kind: type[P], text: str, settings: Mapping[str, Any], defaults: Mapping[str, Any] | None) -> P:
+    if not hasattr(kind, "name"):
+        raise InputError(f'the class {kind.__name__} has no name; write in it: name = "..."')
     given = {**read_options(kind, text), **settings}
     unsaid = {*kind.shortcuts, *setting_names(kind)} - {*given}
     usual = {key: value for key, value in (defaults or {}).items() if key in unsaid}

@@ -33,8 +33,7 @@ from proofmap.methods.from_function import given_maps
 from proofmap.methods.gradients.plain import CHANNELS_HELP, Channels
 from proofmap.methods.method import ADOPTED, Method
 from proofmap.plugins.identity import identity
-from proofmap.plugins.settings import check_names, required, setting
-from proofmap.plugins.values import split_outside_brackets
+from proofmap.plugins.settings import check_names, required, setting, split_outside_brackets
 from proofmap.session import Session
 
 _FORM = re.compile(r"(?P<name>[A-Za-z_]\w*)\s*(?:\((?P<inside>.*)\)|:(?P<after>.*))?", re.DOTALL)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -37,8 +37,9 @@ class BaselineMethod(Method):
     Each method declares these settings itself, because titles list settings in the order of the class.
     """
 
-    baseline: Fill
-    draws: int
+    if TYPE_CHECKING:
+        baseline: Fill
+        draws: int
 
     @property
     def stochastic(self) -> bool:  # type: ignore[override]
