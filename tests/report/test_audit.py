@@ -185,9 +185,7 @@ def test_no_score_may_get_worse_by_more_than_allowed(metric: str, by: float, pas
     assert line.passes == passes and line.n == 4
     assert (line.difference, line.low, line.high) == pytest.approx((by, by, by), abs=1e-6)
     if not passes:
-        assert f"worse by {abs(by):.4f}".replace(" 0.", " .") in str(result) and "1 of 2 bars missed" in str(
-            result
-        )
+        assert f"worse by {abs(by):.4f}" in str(result) and "1 of 2 bars missed" in str(result)
 
 
 def test_a_drop_is_paired_over_the_images_that_both_count() -> None:
@@ -262,7 +260,7 @@ def test_junit_has_a_test_per_bar_and_says_what_failed() -> None:
     assert suite.get("tests") == suites.get("tests") == str(len(cases)) == "6"
     assert suite.get("failures") == str(len(failed)) == "2"
     bar = failed["runs/now.m", "completeness >= 0.95"]
-    assert bar is not None and bar.get("message") == "the mean is .9000" and "n = 2" in str(bar.text)
+    assert bar is not None and bar.get("message") == "the mean is 0.9000" and "n = 2" in str(bar.text)
     assert ("runs/now.m", "soundness against the other run: -0.05 at most") in cases
     assert ("runs/now.noise", "misses a bar, as a control") in cases
     assert ("runs/now.the run", "is finished") in failed

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 import proofmap as pm
-from proofmap.results import score_tables, tables
+from proofmap.results import score_tables
 from tests.report.test_compare import judged, with_values
 
 
@@ -75,7 +75,7 @@ def test_every_row_has_as_many_cells_as_the_head_and_the_braces_close() -> None:
 
 @pytest.mark.parametrize("character", list("&%$#_{}~^\\<>"))
 def test_no_character_of_a_name_is_left_to_latex(character: str) -> None:
-    escaped = tables.latex_text(f"a{character}b")
+    escaped = score_tables._latex_text(f"a{character}b")
     assert escaped.startswith(("a\\", "a$"))
     assert re.fullmatch(r"a(\\[&%$#_{}]|\\text\w+\{\})b", escaped)
 

@@ -23,7 +23,6 @@ from proofmap.report.words import (
     WordProof,
     font_for,
     missing_words,
-    proof_words_html,
     word_picture,
     word_proof,
 )
@@ -178,7 +177,7 @@ def test_a_terminal_colours_words_and_a_file_has_brackets(
 
 
 def test_a_notebook_shows_text_as_text(evaluation: pm.Evaluation) -> None:
-    shown = proof_words_html(proof_of(evaluation, "belief-order", 0, "good"))
+    shown = words._proof_html(proof_of(evaluation, "belief-order", 0, "good"))
     assert "&lt;b&gt;songs&lt;/b&gt;" in shown and "<b>songs" not in shown and 'dir="auto"' in shown
     assert shown.count("border-bottom") == proof_of(evaluation, "belief-order", 0, "good").shape.enough
     assert shown in pm.Proof(evaluation)._repr_html_()

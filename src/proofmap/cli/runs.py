@@ -269,7 +269,7 @@ def report(
 
     with Run(run) as opened:
         page = output_file(out or run / "report.html")
-        path = write_run_report(opened, page, worst=worst, random=random, title=title)
+        path = write_run_report(opened, page, worst=worst, random=random, title=title or "")
     stderr.print(f"written: {shown_path(path)}")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from html import escape
 from pathlib import Path
 
@@ -23,8 +23,8 @@ from proofmap.core.pictures import SUFFIXES, own_mark
 from proofmap.core.text import counted, one_line
 from proofmap.report.figures import draw, figures_of, make_figure
 from proofmap.report.pictures import data_uri, picture_bytes
-from proofmap.report.sheets import MOST_IMAGES, MOST_LABELS, explained_sheet
-from proofmap.report.words import WORDS_NOTE, proof_words_html, word_proof
+from proofmap.report.sheets import MOST_IMAGES, explained_sheet
+from proofmap.report.words import texts_html
 from proofmap.results import score_tables, tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import f_of_fill, fill_notes, given_by_fill
@@ -238,7 +238,7 @@ def _pictures_html(evaluation: Evaluation) -> str:
     total. Texts are written, with shaded words."""
     shown = evaluation.pictured[:MOST_PICTURES]
     if evaluation.inputs.shown_as == "words":
-        return _texts_html(evaluation, shown)
+        return texts_html(evaluation, shown)
     parts: list[str] = []
     weight = 0
     for i in shown:
@@ -251,21 +251,6 @@ def _pictures_html(evaluation: Evaluation) -> str:
         all_of_them = counted(len(evaluation), evaluation.inputs.singular)
         parts.append(f'<div style="font-size:small;color:#666">{len(parts)} of {all_of_them}</div>')
     return "".join(parts)
-
-
-def _texts_html(evaluation: Evaluation, shown: Sequence[int]) -> str:
-    """HTML of the texts ``shown``, each with its words shaded by each map."""
-    parts = []
-    for i in shown:
-        parts.append(f'<div style="margin-top:1em"><b>{escape(evaluation.image_names[i])}</b></div>')
-        for result in evaluation.results:
-            if len(evaluation.results) > 1:
-                parts.append(f'<div style="margin-top:.8em">{escape(result.name)}</div>')
-            places = evaluation.places_of(i)[:MOST_LABELS]
-            parts += [proof_words_html(word_proof(evaluation, result, i, j)) for j in places]
-    note = WORDS_NOTE.format(positions=evaluation.inputs.position_noun)
-    left = "" if len(shown) == len(evaluation) else f" {len(shown)} of {counted(len(evaluation), 'text')}."
-    return "".join(parts) + f'<div style="font-size:small;color:#666">{escape(note)}{left}</div>'
 
 
 def _shrunk(sheet: Image.Image) -> Image.Image:

@@ -32,7 +32,7 @@ from proofmap.report.choice import Choice, choose_pictured
 from proofmap.report.figures import scatter
 from proofmap.report.opening import belief_sentence, headline, opening
 from proofmap.report.page_pictures import Picture, json_number, pictures_of
-from proofmap.report.pictures import SIGNED_NOTE, SIGNED_WORDS, Original, hidden_of
+from proofmap.report.pictures import SIGNED_WORDS, Original, hidden_of
 from proofmap.report.proof_columns import proof_columns
 from proofmap.report.words import WORDS_NOTE
 from proofmap.results import score_tables, tables
@@ -47,7 +47,6 @@ from proofmap.results.statistics import Score
 from proofmap.results.tables import metric_words
 from proofmap.results.verdict import verdict
 
-TITLE = "What do the heat maps prove?"
 _STYLES = ("look.css", "report.css")
 _SCRIPTS = (
     "theme.js",
@@ -66,7 +65,7 @@ def write_report(
     results: Results,
     path: str | Path,
     *,
-    title: str = TITLE,
+    title: str = "",
     command: str = "",
     provenance: Mapping[str, object] | None = None,
     failures: Sequence[tuple[str, str]] = (),
@@ -98,7 +97,7 @@ def write_report(
     evaluation = shared(evaluation_of(results))
     record = {
         **page_record(evaluation),
-        "title": without_folders(title),
+        "title": without_folders(title) or "What do the heat maps prove?",
         "command": without_folders(command),
         "provenance": settings_text(shared_settings(provenance or {})),
         "failures": [{"what": without_folders(what), "why": without_folders(why)} for what, why in failures],
@@ -248,7 +247,7 @@ def page_record(evaluation: Evaluation) -> dict[str, Any]:
         "words_note": WORDS_NOTE.format(positions=evaluation.inputs.position_noun),
         "nouns": evaluation.inputs.noun,
         "hidden": {"colour": list(hidden.colour), "words": hidden.words},
-        "signed_words": [*SIGNED_WORDS, SIGNED_NOTE],
+        "signed_words": [*SIGNED_WORDS],
         "verdict": verdict(evaluation).record(),
         "metrics": [
             {**_metric_record(s), "uneven": uneven, "mark": MARK if is_marked(evaluation, s) else ""}

@@ -25,7 +25,7 @@ from proofmap.results.evaluation import Evaluation
 from proofmap.results.proof_shape import ProofShape, Word
 
 Colour = tuple[int, int, int]
-INK, SOFT, PAPER = (24, 24, 28), (96, 96, 104), (255, 255, 255)
+INK, SOFT = (24, 24, 28), (96, 96, 104)
 _PLAIN: Colour = (219, 219, 219)
 """The colour in which hidden positions are drawn if the fill is not a single colour."""
 STRENGTHS: dict[Word, Colour | None] = {
@@ -47,9 +47,10 @@ INFERNO = _stops("000004 1f0c48 550f6d 88226a ba3655 e35933 f98c0a f9c932 fcffa4
 DIVERGING = _stops("094e8c 2e7ac7 73a9e5 b5d4f8 f5f5f5 fac3ad ef8357 c54a05 822e02")
 """A diverging colour map from blue through white to orange, in equal steps of lightness (OKLCH). Colour-blind people can distinguish its
 hues."""
-SIGNED_WORDS = ("against the label", "for the label")
-"""The meaning of the two ends of a signed map's colours."""
-SIGNED_NOTE = "white is zero; each map has a scale of its own"
+SIGNED_WORDS = ("against the label", "for the label", "white is zero; each map has a scale of its own")
+"""The meaning of the two ends of a signed map's colours, and a note on the scale."""
+_HOT: Colour = (249, 180, 80)
+"""The shade of the word with the largest value of a map. The smallest value has no shade. Dark letters can be read on all shades."""
 
 
 def heat_colours(values: np.ndarray, *, signed: bool = False) -> np.ndarray:
@@ -57,6 +58,16 @@ def heat_colours(values: np.ndarray, *, signed: bool = False) -> np.ndarray:
     stops = DIVERGING if signed else INFERNO
     places = np.linspace(0, 1, len(stops))
     return np.stack([np.interp(values, places, stops[:, c]) for c in range(3)], axis=-1)
+
+
+def word_shade(value: float, *, signed: bool) -> Colour | None:
+    """The background colour of a word whose value in a displayed map is ``value`` in [0, 1]; None if it has no background."""
+    if signed:
+        soft = 0.5 + (value - 0.5) * (len(DIVERGING) - 5) / len(DIVERGING)  # dark letters can be read on it
+        red, green, blue = (round(v) for v in heat_colours(np.array(soft), signed=True).tolist())
+        return None if abs(value - 0.5) < 0.01 else (red, green, blue)
+    red, green, blue = (round(255 + value * (hot - 255)) for hot in _HOT)
+    return (red, green, blue) if value > 0.01 else None
 
 
 def displayed(heat: Tensor, *, signed: bool = False) -> np.ndarray:

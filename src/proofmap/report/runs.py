@@ -18,7 +18,7 @@ from proofmap.data.dataset import Dataset
 from proofmap.data.specs import rebuild_dataset
 from proofmap.report.choice import Choice, choose_pictured
 from proofmap.report.display import save_pictures
-from proofmap.report.html import TITLE, write_report
+from proofmap.report.html import write_report
 from proofmap.report.pictures import Original, original_of
 from proofmap.results import score_tables
 from proofmap.results.evaluation import Evaluation
@@ -33,7 +33,7 @@ def write_run_report(
     *,
     worst: int = 7,
     random: int = 6,
-    title: str | None = None,
+    title: str = "",
     dataset: Dataset | None = None,
 ) -> Path:
     """Write the HTML report of a run and return its path.
@@ -62,7 +62,7 @@ def save_run(
     write_text(run.folder / "scores.csv", score_tables.scores_csv(shared(evaluation)))
     written = [
         run.folder / "scores.csv",
-        _report(run, evaluation, choice, run.folder / "report.html", None, dataset),
+        _report(run, evaluation, choice, run.folder / "report.html", "", dataset),
     ]
     if pictures:
         save_pictures(shared(evaluation), output_folder(run.folder / "pictures"))
@@ -118,7 +118,7 @@ def _judged_by_all(numbers: Evaluation) -> list[int] | None:
 
 
 def _report(
-    run: Run, evaluation: Evaluation, choice: Choice, path: Path, title: str | None, dataset: Dataset | None
+    run: Run, evaluation: Evaluation, choice: Choice, path: Path, title: str, dataset: Dataset | None
 ) -> Path:
     return write_report(
         evaluation,
@@ -130,7 +130,7 @@ def _report(
         failures=[(f"{f.method} on {f.image}" if f.method else f.image, f.reason) for f in run.failures()],
         banner=_banner(run),
         choice=choice,
-        title=title or TITLE,
+        title=title,
         originals=_originals(run, evaluation, dataset),
     )
 

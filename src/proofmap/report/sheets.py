@@ -18,8 +18,6 @@ from proofmap.core.text import counted, short_names, shortened, wrapped
 from proofmap.report.pictures import (
     INK,
     KEPT_SHARE,
-    PAPER,
-    SIGNED_NOTE,
     SIGNED_WORDS,
     SOFT,
     STRENGTHS,
@@ -141,9 +139,9 @@ def sheet(
         for cells, texts in zip(rows, laid, strict=True)
     ]
     bar = 26 if signed else 0
-    notes = [f"{SIGNED_NOTE[0].upper()}{SIGNED_NOTE[1:]}.", *notes] if signed else notes
+    notes = [f"{SIGNED_WORDS[2].capitalize()}.", *notes] if signed else notes
     below_all = [line for note in notes for line in _lines(note, small, wide - 2 * _GAP)]
-    page = Image.new("RGB", (wide, 58 + sum(heights) + bar + 18 * len(below_all) + 10), PAPER)
+    page = Image.new("RGB", (wide, 58 + sum(heights) + bar + 18 * len(below_all) + 10), "white")
     draw = ImageDraw.Draw(page)
     draw.text((_GAP, 16), _fitting(title, big, wide - 2 * _GAP), INK, big)
     y = 58

@@ -21,12 +21,11 @@ from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
 
-import numpy as np
 from PIL import Image, ImageDraw, ImageFont, features
 
 from proofmap.core.inputs import TextInputs
-from proofmap.core.text import one_line, terminal_text
-from proofmap.report.pictures import DIVERGING, INK, SOFT, STRENGTHS, Colour, displayed, heat_colours
+from proofmap.core.text import counted, one_line, terminal_text
+from proofmap.report.pictures import INK, SOFT, STRENGTHS, displayed, word_shade
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.proof_shape import (
     ProofShape,
@@ -37,8 +36,8 @@ from proofmap.results.proof_shape import (
 )
 from proofmap.results.records import MethodResult
 
-HOT: Colour = (249, 180, 80)
-"""The shade of the largest value of a map. The smallest value has no shade. Dark letters can be read on all shades."""
+_MOST_LABELS = 8
+"""Largest number of labels of a text in a notebook."""
 WORDS_NOTE = "Shade: the value of the map. Underlined: the first {positions} of the map that give the belief, in the colour of the verdict."
 
 
@@ -72,25 +71,13 @@ class WordProof:
         return tuple(sorted(range(len(self.order)), key=self.order.__getitem__))
 
     @property
-    def colour(self) -> Colour:
+    def colour(self) -> tuple[int, int, int]:
         """The colour of the verdict."""
         return STRENGTHS[self.shape.strength.word] or (96, 96, 104)
 
-    def shade(self, position: int) -> Colour | None:
+    def shade(self, position: int) -> tuple[int, int, int] | None:
         """The background colour of the word at ``position``; None if the word has no background."""
-        value = self.heat[position]
-        if self.signed:
-            red, green, blue = (
-                round(v) for v in heat_colours(np.array(_softened(value)), signed=True).tolist()
-            )
-            return None if abs(value - 0.5) < 0.01 else (red, green, blue)
-        red, green, blue = (round(255 + value * (hot - 255)) for hot in HOT)
-        return (red, green, blue) if value > 0.01 else None
-
-
-def _softened(value: float) -> float:
-    """A value moved towards the middle of the diverging colours, so that dark letters can be read."""
-    return 0.5 + (value - 0.5) * (len(DIVERGING) - 5) / len(DIVERGING)
+        return word_shade(self.heat[position], signed=self.signed)
 
 
 def words_of(evaluation: Evaluation, index: int) -> tuple[str, ...]:
@@ -118,7 +105,22 @@ def word_proof(evaluation: Evaluation, result: MethodResult, index: int, place: 
 # ---- notebooks ------------------------------------------------------------------------------------------------------
 
 
-def proof_words_html(proof: WordProof) -> str:
+def texts_html(evaluation: Evaluation, shown: Sequence[int]) -> str:
+    """HTML of the texts ``shown``, each with its words shaded by each map."""
+    parts = []
+    for i in shown:
+        parts.append(f'<div style="margin-top:1em"><b>{escape(evaluation.image_names[i])}</b></div>')
+        for result in evaluation.results:
+            if len(evaluation.results) > 1:
+                parts.append(f'<div style="margin-top:.8em">{escape(result.name)}</div>')
+            places = evaluation.places_of(i)[:_MOST_LABELS]
+            parts += [_proof_html(word_proof(evaluation, result, i, j)) for j in places]
+    note = WORDS_NOTE.format(positions=evaluation.inputs.position_noun)
+    left = "" if len(shown) == len(evaluation) else f" {len(shown)} of {counted(len(evaluation), 'text')}."
+    return "".join(parts) + f'<div style="font-size:small;color:#666">{escape(note)}{left}</div>'
+
+
+def _proof_html(proof: WordProof) -> str:
     """HTML of a text with shaded words, without scripts."""
     ink = "rgb({}, {}, {})".format(*proof.colour)
     shaded = "".join(
@@ -133,7 +135,7 @@ def proof_words_html(proof: WordProof) -> str:
     return head + text
 
 
-def _word_html(word: str, shade: Colour | None, underline: str) -> str:
+def _word_html(word: str, shade: tuple[int, int, int] | None, underline: str) -> str:
     bare = word.rstrip()
     style = "border-radius:3px;padding:1px 2px;"
     if shade is not None:

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from proofmap.metrics.roughness import Roughness
 from proofmap.report.figures.grid import GridFigure
-from proofmap.report.figures.learned import artifacts_of, blended
+from proofmap.report.figures.learned import artifacts_of
 from proofmap.reproduce import study_recipe
 from proofmap.reproduce.claims import compared
 from proofmap.reproduce.findings import Claim, Findings, Job, PaperTable, score_cell
@@ -60,7 +60,8 @@ def run(job: Job) -> Findings:
 def measured(stored: StoredMaps, row: str) -> dict[str, Tensor]:
     """For each key of :data:`MEASURES`, the values ``(N, L)`` of every image and label, for the masks of one row of the study."""
     net, masks, labels = stored.classifier.frozen(), stored.maps(row), stored.labels
-    seen = net.probabilities(blended(net, stored.images, masks).flatten(0, 1)).view(*labels.shape, -1)
+    masked = net.inputs.composite(masks, stored.images[:, None], net.blank(1)[None])
+    seen = net.probabilities(masked.flatten(0, 1)).view(*labels.shape, -1)
     return {
         "f": stored.evaluation.f,
         "f on x~": seen.gather(2, labels[:, :, None])[:, :, 0].cpu(),

@@ -35,7 +35,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.text import counted
 from proofmap.methods.method import Method
 from proofmap.report.figures import Figure, make_figure
-from proofmap.report.figures.masks import ROWS, mask_pairs, two_objects
+from proofmap.report.figures.masks import mask_pairs, two_objects
 from proofmap.report.runs import SavedRun
 from proofmap.reproduce.claims import claims_of
 from proofmap.reproduce.findings import Findings, Job, PaperTable, WorkDone, score_cell
@@ -173,7 +173,7 @@ def figures_of(evaluation: Evaluation, settings: Mapping[str, Any]) -> dict[str,
 
 
 def _pictured(settings: Mapping[str, Any]) -> int:
-    return int(settings.get("pictured", ROWS))
+    return int(settings.get("pictured", 4))
 
 
 def _at_one(evaluation: Evaluation, settings: Mapping[str, Any], place: int) -> Evaluation:

@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from proofmap.metrics.areas import GameMetric
 from proofmap.metrics.curves import Curves
-from proofmap.report.figures.curves import TVCurves, panels_by_fill
+from proofmap.report.figures.curves import TVCurves
 from proofmap.reproduce import study_recipe
 from proofmap.reproduce.claims import compared
 from proofmap.reproduce.findings import Claim, Findings, Job, PaperTable, score_cell
@@ -111,4 +111,4 @@ def area_claims(found: CurvesByPanel) -> Iterator[Claim]:
 def figure(stored: StoredMaps, found: CurvesByPanel, lines: Mapping[str, str]) -> TVCurves:
     """The paper's figure, with a row of panels per label and a panel per fill."""
     named = {fill: {lines[row]: curves for row, curves in own.items()} for fill, own in found.items()}
-    return TVCurves(panels_by_fill(named), stored.about(), stored.classifier.inputs.position_noun)
+    return TVCurves.of(named, stored.about(), stored.classifier.inputs.position_noun)

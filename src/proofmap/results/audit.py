@@ -325,7 +325,7 @@ def _line(result: MethodResult, metric: str, bar: float, use: Use) -> AuditLine:
         reason = "one image has no interval"
     elif (judged < bar) if score.higher_is_better else (judged > bar):
         what = "the mean" if use == "mean" else "the interval's end"
-        reason = f"{what} is {tables.decimals(judged, 4)}"
+        reason = f"{what} is {judged:.4f}"
     else:
         reason = ""
     if use == "interval" and not reason and score.low == score.high and score.n < ENOUGH:
@@ -376,9 +376,9 @@ def _drop(method: str, d: Difference, limit: float, use: Use, counted_before: bo
         reason = "one image has no interval"
     elif judged < -limit - _ROUNDING:
         reason = (
-            f"worse by {tables.decimals(-judged, 4)}"
+            f"worse by {-judged:.4f}"
             if use == "mean"
-            else f"by the interval's end it is worse by {tables.decimals(-judged, 4)}"
+            else f"by the interval's end it is worse by {-judged:.4f}"
         )
     else:
         reason = ""

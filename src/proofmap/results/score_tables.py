@@ -13,7 +13,7 @@ import numpy as np
 from proofmap.core.errors import InputError, require
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.outputs import is_independent
-from proofmap.core.text import counted
+from proofmap.core.text import counted, one_line
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import MARK as FILL_MARK
 from proofmap.results.fill_alone import fill_notes, given_by_fill, is_marked, spread_notes
@@ -33,7 +33,6 @@ from proofmap.results.tables import (
     Cells,
     aligned,
     interval,
-    latex_text,
     markdown,
     metric_with_arrow,
     number,
@@ -231,12 +230,12 @@ def latex(
     """
     evaluation = shared(evaluation)
     header, _ = score_cells(evaluation)
-    head = " & ".join(latex_text(cell) for cell in header)
+    head = " & ".join(_latex_text(cell) for cell in header)
     uneven = different_images(evaluation)
     free = sum(result.one_map for result in evaluation.results)
     lines = []
     for result, marks in zip(evaluation.results, best_two(evaluation), strict=True):
-        name = latex_text(result.name) + ("$^{*}$" if result.one_map else "")
+        name = _latex_text(result.name) + ("$^{*}$" if result.one_map else "")
         cells = [
             _latex_score(s, b, intervals, u) for s, b, u in zip(result.scores, marks[1:], uneven, strict=True)
         ]
@@ -245,7 +244,7 @@ def latex(
         where = " that is over the same images" if any(uneven) else ""
         among = " among the methods with a map for each label" if free else ""
         marked = f"The best two of each column{where}{among} are bold. " if len(lines) - free > 2 else ""
-        caption = marked + " ".join(f"{latex_text(_sentence(note))}" for note in score_notes(evaluation))
+        caption = marked + " ".join(f"{_latex_text(_sentence(note))}" for note in score_notes(evaluation))
     return "\n".join(
         [
             "% needs \\usepackage{booktabs}",
@@ -369,3 +368,26 @@ def dataframe(evaluation: Evaluation, table: str = "scores") -> pd.DataFrame:
     records = {"scores": score_records, "per_image": image_records, "per_label": label_records}[table]
     frame: pd.DataFrame = pandas.DataFrame.from_records(list(records(evaluation)))
     return frame
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "↑": r"$\uparrow$",
+    "↓": r"$\downarrow$",
+    "*": "$^{*}$",
+    "†": r"$^{\dagger}$",
+    **{c: f"\\{c}" for c in "&%$#_{}"},
+}
+
+
+def _latex_text(text: str) -> str:
+    """The text in one line, escaped for LaTeX.
+
+    >>> print(_latex_text("learned-mask:tv=0.1 & 50 % of a_b ↑"))
+    learned-mask:tv=0.1 \\& 50 \\% of a\\_b $\\uparrow$
+    """
+    return "".join(_LATEX.get(c, c) for c in one_line(text))

@@ -299,26 +299,3 @@ def _row(tag: str, cells: Sequence[str], sides: Sequence[str], bold: Sequence[bo
         )
         + "</tr>"
     )
-
-
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "↑": r"$\uparrow$",
-    "↓": r"$\downarrow$",
-    "*": "$^{*}$",
-    "†": r"$^{\dagger}$",
-    **{c: f"\\{c}" for c in "&%$#_{}"},
-}
-
-
-def latex_text(text: str) -> str:
-    """The text in one line, escaped for LaTeX.
-
-    >>> print(latex_text("learned-mask:tv=0.1 & 50 % of a_b ↑"))
-    learned-mask:tv=0.1 \\& 50 \\% of a\\_b $\\uparrow$
-    """
-    return "".join(_LATEX.get(c, c) for c in one_line(text))

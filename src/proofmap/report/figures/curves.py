@@ -189,6 +189,21 @@ class TVCurves(Figure):
     settings: str
     positions: str = "pixels"
 
+    @classmethod
+    def of(cls, found: Mapping[str, Mapping[str, Curves]], settings: str, positions: str) -> TVCurves:
+        """The figure of the curves ``found`` of the top two labels, first by the fill's name, then by the line's name."""
+        rows = (
+            tuple(
+                Panel(
+                    f"{label}, {fill} behind",
+                    tuple(mean_line(name, curves, place) for name, curves in lines.items()),
+                )
+                for fill, lines in found.items()
+            )
+            for place, label in enumerate(_PLACES)
+        )
+        return cls(tuple(rows), settings, positions)
+
     def caption(self) -> str:
         return (
             f"Mean probability of a label while the {self.positions} of its learned mask are shown, best first, for several weights "
@@ -261,21 +276,7 @@ def tv_curves(
                 classifier.frozen(), images, maps, labels, fill=fill, seed=seed, progress=progress
             )
     settings = learned_settings(classifier, base, len(images), seed, varied=("tv",))
-    return TVCurves(panels_by_fill(found), settings, classifier.inputs.position_noun)
-
-
-def panels_by_fill(found: Mapping[str, Mapping[str, Curves]]) -> tuple[tuple[Panel, ...], ...]:
-    """The rows of :class:`TVCurves`. ``found`` has the curves of the top two labels, first by the fill's name, then by the line's name."""
-    return tuple(
-        tuple(
-            Panel(
-                f"{label}, {fill} behind",
-                tuple(mean_line(name, curves, place) for name, curves in lines.items()),
-            )
-            for fill, lines in found.items()
-        )
-        for place, label in enumerate(_PLACES)
-    )
+    return TVCurves.of(found, settings, classifier.inputs.position_noun)
 
 
 def learned_settings(

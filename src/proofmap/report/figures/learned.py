@@ -92,7 +92,7 @@ def artifacts_of(
         f, auc = curves.f.tolist(), curves.auc.tolist()
         complete = scores.completeness(curves.auc, curves.f, at.e1).tolist()
         sound = scores.soundness(curves.auc, curves.f, at.e2).tolist()
-        blends = blended(classifier, images, masks)
+        blends = inputs.composite(masks, images[:, None], classifier.blank(1)[None])  # M x + (1 - M) gray
         for i, image in enumerate(images):
             row = [GridCell.photo(image, inputs, "")]
             for j in range(table.shape[1]):
@@ -114,11 +114,6 @@ def artifacts_of(
         gaps=(1,),
         breaks=tuple(len(images) * k for k in range(1, len(maps))),
     )
-
-
-def blended(classifier: Classifier, images: Tensor, masks: Tensor) -> Tensor:
-    """The images x ``(N, *shape)`` blended with gray by masks M ``(N, L, *positions)``: M x + (1 - M) gray, ``(N, L, *shape)``."""
-    return classifier.inputs.composite(masks, images[:, None], classifier.blank(1)[None])
 
 
 @registered("masks-by-k", "K masks that share out the photo", "images")
