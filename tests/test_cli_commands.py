@@ -72,11 +72,14 @@ def test_the_help_of_an_option_names_every_choice() -> None:
     "arguments, message",
     [
         (
-            ("compare", "a", "--by", "bounds", "--method", "random"),
-            "--method does not apply to compare --by bounds",
+            ("compare", "a", "--by", "label-matrix", "--metrics", "soundness"),
+            "--metrics does not apply to compare --by label-matrix",
         ),
-        (("compare", "a", "b", "--by", "bounds"), "compare --by bounds takes one run directory, not 2"),
-        (("compare", "a", "--by", "bound"), "Did you mean 'bounds'?"),
+        (
+            ("compare", "a", "b", "--by", "label-matrix"),
+            "compare --by label-matrix takes one run directory, not 2",
+        ),
+        (("compare", "a", "--by", "label-matri"), "Did you mean 'label-matrix'?"),
         (("list", "method"), "Did you mean 'methods'?"),
         (("list", "models", "efficientnet"), "no model is named 'efficientnet'. Did you mean"),
         (("list", "recipes", "desc"), "Did you mean 'desk'?"),

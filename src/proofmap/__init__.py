@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from proofmap.report.figures import draw_figure, figures_of
     from proofmap.report.html import write_report
     from proofmap.results.audit import audit
-    from proofmap.results.bounds import bounds
     from proofmap.results.compare import compare
     from proofmap.results.evaluation import Evaluation, Proof
     from proofmap.results.label_matrix import label_matrices
@@ -63,7 +62,6 @@ __getattr__, __dir__ = lazy_names(
         "report.figures": "draw_figure figures_of",
         "report.html": "write_report",
         "results.audit": "audit",
-        "results.bounds": "bounds",
         "results.compare": "compare",
         "results.evaluation": "Evaluation Proof",
         "results.label_matrix": "label_matrices",
@@ -102,7 +100,6 @@ __all__ = [
     "Study",
     "TopLabel",
     "audit",
-    "bounds",
     "compare",
     "default_metrics",
     "deletion",

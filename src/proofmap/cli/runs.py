@@ -26,7 +26,6 @@ from proofmap.study.stored_run import Run
 _METHOD = typer.Option(help="Only this method. May be repeated.")
 BY = {
     "differences": "paired differences of methods",
-    "bounds": "how far a method's proofs are too strong or too weak, and how much of that maps at the bounds would have avoided",
     "label-matrix": "the mean AUC of every label under the map of every label",
 }
 _OPTIONS = {
@@ -79,14 +78,9 @@ def compare(
                 detect=detect,
             )
         else:
-            from proofmap.results import bounds, label_matrix  # import torch
+            from proofmap.results.label_matrix import label_matrices  # imports torch
 
-            bounded = by == "bounds"
-            result = (
-                bounds.bounds(found[0])
-                if bounded
-                else label_matrix.label_matrices(found[0], methods=method or None)
-            )
+            result = label_matrices(found[0], methods=method or None)
         for run in opened:
             _print_notes(run)
     print_as(result, format)
