@@ -21,10 +21,10 @@ from proofmap.core.progress import Progress
 from proofmap.core.tensors import names_of_files, private_copy
 from proofmap.core.text import counted
 from proofmap.core.version import source_version
-from proofmap.data.dataset import Dataset, output_places, true_outputs
+from proofmap.data.dataset import Dataset, true_outputs
 from proofmap.data.distractors import Distractors, from_dataset, from_images
 from proofmap.data.given import InMemory, as_dataset, images_as_tensor, is_in_memory
-from proofmap.data.loader import among_outputs, load_blocks, true_boxes
+from proofmap.data.loader import load_blocks, true_boxes
 from proofmap.data.truth import Truth, checked_boxes, checked_objects, label_rows
 from proofmap.fills import Fill
 from proofmap.loop import Row, Subjects, join_rows, judge_blocks, shifted, widened
@@ -318,14 +318,13 @@ def _update_from(judge: Judge, data: Dataset) -> None:
     if rule.kind == "given" and len(rule.rows) != len(data):
         rule.choose(torch.empty(len(data), len(classifier.names)), classifier.label_set)  # says what is wrong
     judge.distractors = data
-    places = output_places(data, classifier.names)
     size = _BLOCK // (classifier.inputs.count * expected_labels(rule, classifier))
     for block in load_blocks(data, classifier, block_size=max(1, min(size, _MOST_IMAGES))):
         if block.failures:
             name, reason = block.failures[0].name, block.failures[0].reason
             raise InputError(reason if name in reason else f"{name}: {reason}")
         truth = true_outputs(data, classifier.names, block.indices)
-        objects = [among_outputs(one, places) for one in block.objects]
+        objects = block.objects
         judge.update(
             block.images,
             labels=[rule.rows[i] for i in block.indices] if rule.kind == "given" else None,

@@ -150,7 +150,7 @@ def test_the_net_is_right_if_its_top_label_is_a_true_one(tmp_path: Path) -> None
         ({"00.png": (), "01.png": ()}, "labels 'true' needs true labels, but labels.csv has none"),
         (
             {"00.png": ("cat",), "01.png": ("cat", "roket")},
-            "line 3 of labels.csv has the label 'roket', .*Did you mean 'rocket'",
+            "01.png in labels.csv has the label 'roket', .*Did you mean 'rocket'",
         ),
     ],
 )

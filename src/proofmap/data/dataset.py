@@ -235,7 +235,7 @@ def true_outputs(
     """
     chosen = range(len(dataset)) if indices is None else indices
     own = [dataset.true_labels(i) for i in chosen]
-    places = output_places(dataset, outputs)
+    places = match_labels(dataset.label_names, outputs) if dataset.label_names else None
     if places is None:
         highest = max((label for labels in own for label in labels), default=-1)
         if highest >= len(outputs):
@@ -266,11 +266,6 @@ def true_outputs(
     return [
         tuple(dict.fromkeys(at for label in labels if (at := places[label]) is not None)) for labels in own
     ]
-
-
-def output_places(dataset: Dataset, outputs: Sequence[str]) -> tuple[int | None, ...] | None:
-    """The output index of each label of a dataset. None if its labels are already output indices."""
-    return match_labels(dataset.label_names, outputs) if dataset.label_names else None
 
 
 # ---- selections -----------------------------------------------------------------------------------------------

@@ -23,9 +23,9 @@ from proofmap.core.tensors import names_of_files, private_copy
 from proofmap.core.text import counted
 from proofmap.data.arrays import checked_labels
 from proofmap.data.dataset import Dataset, match_labels
+from proofmap.data.huggingface import is_rows, texts_of_rows
 from proofmap.data.specs import open_data
 from proofmap.data.tensors import TensorData
-from proofmap.data.texts import is_rows, texts_of_rows
 from proofmap.data.truth import Truth, label_rows
 
 

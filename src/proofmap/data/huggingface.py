@@ -12,7 +12,7 @@ from proofmap.core.errors import InputError, require
 from proofmap.core.files import check_ends, digest_of
 from proofmap.core.pictures import decode_image
 from proofmap.data.dataset import Dataset, reader
-from proofmap.data.texts import one_split, texts_of_rows
+from proofmap.data.texts import TextData, check_columns
 
 
 class HuggingFaceImages(Dataset):
@@ -37,7 +37,7 @@ class HuggingFaceImages(Dataset):
         settings: Mapping[str, object] | None = None,
     ) -> None:
         library = require("datasets", extra="hf", purpose="a Hugging Face dataset")
-        rows = one_split(rows, title)
+        rows = _one_split(rows, title)
         if not isinstance(rows, library.Dataset):
             raise InputError(f"expected a datasets.Dataset with a length, not {type(rows).__name__}")
         image_column = _column(rows, library.Image, image, title)
@@ -112,7 +112,7 @@ def hugging_face(
         raise InputError(f"{title} cannot be loaded: {error}") from None
     except Exception as error:  # the library has many errors, for network, cache and parsing
         raise InputError(f"{title} cannot be loaded: {type(error).__name__}: {error}") from error
-    rows = one_split(rows, title)
+    rows = _one_split(rows, title)
     settings = {
         "dataset": "hf",
         "path": str(folder) if folder.is_dir() else path,
@@ -153,3 +153,57 @@ def _column(rows: Any, kind: type, wanted: str | None, title: str) -> str | None
             f"{'image' if kind.__name__ == 'Image' else 'label'}={found[0]}"
         )
     return found[0] if found else None
+
+
+# ---- texts ------------------------------------------------------------------------------------------------------
+
+
+def is_rows(given: object) -> bool:
+    """Whether an object is a ``datasets.Dataset`` of Hugging Face, a dictionary of its splits, or an object with the same interface."""
+    if isinstance(given, Mapping):
+        return bool(given) and all(is_rows(part) for part in given.values())
+    return hasattr(given, "column_names") and hasattr(given, "features") and hasattr(given, "__getitem__")
+
+
+def _one_split(rows: Any, title: str = "the dataset") -> Any:
+    """The only split of a ``datasets.DatasetDict``. A dataset without splits is returned unchanged."""
+    if not isinstance(rows, Mapping):
+        return rows
+    if len(rows) > 1:
+        first = next(iter(rows))
+        example = f"{title}[{first}]" if title.startswith("hf:") else f'dataset["{first}"]'
+        raise InputError(f"{title} has the splits {', '.join(rows)}; choose one: {example}")
+    return next(iter(rows.values()))
+
+
+def texts_of_rows(
+    rows: Any,
+    *,
+    column: str | None = None,
+    target: str | None = None,
+    title: str = "texts",
+    settings: Mapping[str, object] | None = None,
+) -> TextData:
+    """The texts in a column of a ``datasets.Dataset``: by default ``text``, or the only column of strings. Class labels are replaced by their
+    names."""
+    rows = _one_split(rows, title).with_format(None)  # columns as lists, whatever format the dataset has
+    have, kinds = rows.column_names, rows.features
+    strings = [name for name in have if str(getattr(kinds[name], "dtype", "")) in ("string", "large_string")]
+    chosen = column or ("text" if "text" in strings else strings[0] if len(strings) == 1 else "")
+    if not chosen:
+        raise InputError(
+            f"{title} has the columns {', '.join(have[:12])}: say which has the texts, with text=COLUMN after hf:, or give "
+            "dataset.select_columns([...])"
+        )
+    named = [name for name in have if getattr(kinds[name], "names", None)]
+    truth = target or (named[0] if len(named) == 1 else "")
+    check_columns(title, [chosen, truth], have)
+    if chosen not in strings:
+        raise InputError(
+            f"the column {chosen!r} of {title} has no strings; those that have are: {', '.join(strings[:12]) or 'none'}"
+        )
+    labels = list(rows[truth]) if truth else None
+    if labels is not None and (names := getattr(kinds[truth], "names", None)):
+        labels = [None if label is None or label < 0 else names[label] for label in labels]
+    texts = ["" if text is None else text for text in rows[chosen]]
+    return TextData(texts, labels=labels, title=title, settings=settings)

@@ -16,19 +16,10 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Box, Inputs
-from proofmap.data.dataset import Dataset
+from proofmap.data.dataset import Dataset, match_labels
 from proofmap.plugins.failures import exit_as_error, reason_of
 
 Objects = Mapping[int, Sequence[Box]]
-
-
-def among_outputs(objects: Objects, places: Sequence[int | None] | None) -> Objects:
-    """The boxes of objects by the net's output index instead of the dataset's label. ``places`` has the output index of each label
-    (:func:`~proofmap.data.dataset.output_places`). Labels that the net does not have are left out.
-    """
-    if places is None:
-        return objects
-    return {at: boxes for label, boxes in objects.items() if (at := places[label]) is not None}
 
 
 def true_boxes(objects: Objects, true_labels: Sequence[int]) -> Sequence[Box]:
@@ -53,7 +44,8 @@ class ImageBlock:
         indices: the pictures that could be read.
         images: these pictures, ``(n, C, H, W)`` in [0, 1] on the classifier's device; n may be 0.
         failures: the pictures that could not be read.
-        objects: for each picture that could be read, the boxes of its objects by the dataset's label, in pixels of the net's input.
+        objects: for each picture that could be read, the boxes of its objects by output of the net, in pixels of the net's input. Objects that the net has no
+            output for are left out.
     """
 
     indices: tuple[int, ...]
@@ -84,7 +76,13 @@ def load_blocks(
         )
     blocks = [chosen[start : start + block_size] for start in range(0, len(chosen), block_size)]
     return load_listed(
-        dataset, classifier.inputs, blocks, device=classifier.device, workers=workers, ahead=ahead
+        dataset,
+        classifier.inputs,
+        blocks,
+        outputs=classifier.names,
+        device=classifier.device,
+        workers=workers,
+        ahead=ahead,
     )
 
 
@@ -93,11 +91,13 @@ def load_listed(
     inputs: Inputs,
     blocks: Sequence[Sequence[int]],
     *,
+    outputs: Sequence[str] = (),
     device: torch.device | str = "cpu",
     workers: int | None = None,
     ahead: int = 2,
 ) -> Generator[ImageBlock, None, None]:
-    """Like :func:`load_blocks`, but each block is a list of indices."""
+    """Like :func:`load_blocks`, but each block is a list of indices. Without the names of the net's ``outputs``, objects are by the dataset's
+    label."""
     outside = [i for members in blocks for i in members if not 0 <= i < len(dataset)]
     if outside:
         raise InputError(f"there is no item {outside[0]}: {dataset.title} has 0 to {len(dataset) - 1}")
@@ -107,6 +107,7 @@ def load_listed(
             f"(--model), or data that holds {inputs.kind}"
         )
     inputs.check_readable()
+    places = match_labels(dataset.label_names, outputs) if outputs and dataset.label_names else None
     device, threads = torch.device(device), 1 if dataset.sequential else workers or _cores()
 
     def in_background() -> Generator[ImageBlock, None, None]:
@@ -115,9 +116,12 @@ def load_listed(
         try:
             for members in blocks:
                 images = torch.empty((len(members), *inputs.shape), pin_memory=device.type == "cuda")
-                places = zip(members, images.numpy(), strict=True)
-                started.append((members, images, [pool.submit(_read, dataset, inputs, *at) for at in places]))
-                del images, places  # a block belongs to its receiver alone
+                tasks = [
+                    pool.submit(_read, dataset, inputs, places, *at)
+                    for at in zip(members, images.numpy(), strict=True)
+                ]
+                started.append((members, images, tasks))
+                del images, tasks  # a block belongs to its receiver alone
                 if len(started) > ahead:
                     yield _finished(*started.popleft(), device)
             while started:
@@ -128,15 +132,23 @@ def load_listed(
     return in_background()
 
 
-def _read(dataset: Dataset, inputs: Inputs, index: int, place: NDArray[np.float32]) -> Objects | Unreadable:
-    """Write the values of item ``index`` to ``place``. Returns the item's boxes by label, or the reason why it could not be read."""
+def _read(
+    dataset: Dataset,
+    inputs: Inputs,
+    outputs: Sequence[int | None] | None,
+    index: int,
+    place: NDArray[np.float32],
+) -> Objects | Unreadable:
+    """Write the values of item ``index`` to ``place``. Returns the item's boxes by label, or by the output that ``outputs`` has for each
+    label, or the reason why it could not be read."""
     try:
         with exit_as_error():
             item, cropped, objects = dataset.read(index), dataset.cropped, dataset.objects(index)
         # copied by NumPy, as torch would start several threads in each of ours
         np.copyto(place, inputs.prepare(item, cropped=cropped).numpy())
         moved = {label: inputs.moved_boxes(boxes, item, cropped=cropped) for label, boxes in objects.items()}
-        return {label: boxes for label, boxes in moved.items() if boxes}
+        by_output = {label if outputs is None else outputs[label]: boxes for label, boxes in moved.items()}
+        return {at: boxes for at, boxes in by_output.items() if boxes and at is not None}
     except Exception as error:
         return Unreadable(index, dataset.names[index], reason_of(error))
 

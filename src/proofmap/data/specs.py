@@ -56,8 +56,6 @@ _BY_SUFFIX = {
     ".jsonl": "text",
     ".ndjson": "text",
 }
-DATA_SUFFIXES = tuple(_BY_SUFFIX)
-"""The suffixes of data files other than photos."""
 _READ_FOR = {"rows": "table", "series": "series", "text": "text", "tokens": "text"}
 """The kind of data that a CSV file holds for a net that takes these inputs."""
 _COLUMN_OPTIONS = {"column": "--text-column", "target": "--target"}  # on the command line

@@ -92,7 +92,7 @@ def text_file(path: str | Path, *, column: str = "", target: str = "", name: str
         raise InputError(
             f"{path} has the columns {', '.join(have[:12])}: say which has the texts, with --text-column COLUMN or {path}?column=COLUMN"
         )
-    _check_columns(path, [column, target, name], have)
+    check_columns(path, [column, target, name], have)
     return TextData(
         ["" if row.get(column) is None else str(row[column]) for row in rows],
         labels=[row.get(target) for row in rows] if target else None,
@@ -102,58 +102,7 @@ def text_file(path: str | Path, *, column: str = "", target: str = "", name: str
     )
 
 
-def is_rows(given: object) -> bool:
-    """Whether an object is a ``datasets.Dataset`` of Hugging Face, a dictionary of its splits, or an object with the same interface."""
-    if isinstance(given, Mapping):
-        return bool(given) and all(is_rows(part) for part in given.values())
-    return hasattr(given, "column_names") and hasattr(given, "features") and hasattr(given, "__getitem__")
-
-
-def one_split(rows: Any, title: str = "the dataset") -> Any:
-    """The only split of a ``datasets.DatasetDict``. A dataset without splits is returned unchanged."""
-    if not isinstance(rows, Mapping):
-        return rows
-    if len(rows) > 1:
-        first = next(iter(rows))
-        example = f"{title}[{first}]" if title.startswith("hf:") else f'dataset["{first}"]'
-        raise InputError(f"{title} has the splits {', '.join(rows)}; choose one: {example}")
-    return next(iter(rows.values()))
-
-
-def texts_of_rows(
-    rows: Any,
-    *,
-    column: str | None = None,
-    target: str | None = None,
-    title: str = "texts",
-    settings: Mapping[str, object] | None = None,
-) -> TextData:
-    """The texts in a column of a ``datasets.Dataset``: by default ``text``, or the only column of strings. Class labels are replaced by their
-    names."""
-    rows = one_split(rows, title).with_format(None)  # columns as lists, whatever format the dataset has
-    have, kinds = rows.column_names, rows.features
-    strings = [name for name in have if str(getattr(kinds[name], "dtype", "")) in ("string", "large_string")]
-    chosen = column or ("text" if "text" in strings else strings[0] if len(strings) == 1 else "")
-    if not chosen:
-        raise InputError(
-            f"{title} has the columns {', '.join(have[:12])}: say which has the texts, with text=COLUMN after hf:, or give "
-            "dataset.select_columns([...])"
-        )
-    named = [name for name in have if getattr(kinds[name], "names", None)]
-    truth = target or (named[0] if len(named) == 1 else "")
-    _check_columns(title, [chosen, truth], have)
-    if chosen not in strings:
-        raise InputError(
-            f"the column {chosen!r} of {title} has no strings; those that have are: {', '.join(strings[:12]) or 'none'}"
-        )
-    labels = list(rows[truth]) if truth else None
-    if labels is not None and (names := getattr(kinds[truth], "names", None)):
-        labels = [None if label is None or label < 0 else names[label] for label in labels]
-    texts = ["" if text is None else text for text in rows[chosen]]
-    return TextData(texts, labels=labels, title=title, settings=settings)
-
-
-def _check_columns(title: str | Path, wanted: Sequence[str], have: Sequence[str]) -> None:
+def check_columns(title: str | Path, wanted: Sequence[str], have: Sequence[str]) -> None:
     """Raise an InputError if a table does not have the columns ``wanted``. Empty names are skipped."""
     for name in wanted:
         if name and name not in have:

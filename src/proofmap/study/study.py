@@ -36,7 +36,7 @@ from proofmap.core.inputs import Inputs
 from proofmap.core.inputs.pictures import Fit
 from proofmap.core.pictures import SUFFIXES
 from proofmap.data.photos import SAMPLE
-from proofmap.data.specs import DATA_SUFFIXES, is_dataset
+from proofmap.data.specs import is_dataset, names_data_file
 from proofmap.fills import Fill, make_fill
 from proofmap.methods.controls import control_rows
 from proofmap.methods.method import Method, MethodLike, make_method
@@ -126,7 +126,7 @@ class Study:
         path = Path(path)
         if path.is_dir():
             raise InputError(f"{path} is a folder, not a study file; for photos in it write --data {path}")
-        if path.suffix.lower() in (*SUFFIXES, *DATA_SUFFIXES):
+        if path.suffix.lower() in SUFFIXES or names_data_file(str(path)):
             noun = "a picture" if path.suffix.lower() in SUFFIXES else "a file of data"
             raise InputError(f"{path} is {noun}, not a study file; write --data {path}")
         try:

@@ -21,8 +21,7 @@ from proofmap.core.environment import environment
 from proofmap.core.errors import ProofmapError
 from proofmap.core.labels import LabelRule, label_array, truth_table
 from proofmap.core.progress import CallbackTask, Progress, ProgressTask
-from proofmap.data.dataset import output_places
-from proofmap.data.loader import Objects, among_outputs, load_listed, true_boxes
+from proofmap.data.loader import Objects, load_listed, true_boxes
 from proofmap.loop import Row, Subjects, judge_blocks
 from proofmap.plugins.failures import exit_as_error
 from proofmap.study.opened import OpenStudy, open_study
@@ -105,7 +104,6 @@ class Worker:
         self.classifier.fix_batches(*self.batches)
         self._environment = environment(self.classifier.device)
         self._rule = LabelRule.parse(self.opened.study.labels, self.classifier.names)
-        self._places = output_places(self.dataset, self.classifier.names)
         self._index = {name: i for i, name in enumerate(self.dataset.names)}
         self._loader = ThreadPoolExecutor(1, thread_name_prefix="proofmap-block")
         self._loading: tuple[tuple[ImageRow, ...], Future[_Loaded]] | None = None
@@ -211,14 +209,13 @@ class Worker:
             self.dataset,
             self.classifier.inputs,
             [[index for _, index in chosen]],
+            outputs=self.classifier.names,
             device=self.classifier.device,
             ahead=0,
         )
         place_of = {index: place for place, index in chosen}
         failures |= {place_of[failure.index]: failure.reason for failure in block.failures}
-        return _Loaded(
-            block.images, [among_outputs(objects, self._places) for objects in block.objects], failures
-        )
+        return _Loaded(block.images, block.objects, failures)
 
 
 @dataclass(frozen=True)

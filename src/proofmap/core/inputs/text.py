@@ -191,6 +191,25 @@ class TextInputs(Inputs):
     def shape_hint(self) -> str:
         return "It is given a list of strings, also empty ones: check that it takes them"
 
+    @staticmethod
+    def _spelt(points: Tensor) -> str:
+        """The string that these code points spell; zeros are left out."""
+        return (
+            points.detach()
+            .cpu()
+            .numpy()
+            .astype("<u4")
+            .tobytes()
+            .decode("utf-32-le", "replace")
+            .replace("\0", "")
+        )
+
+    @staticmethod
+    def _up_to_last(there: Tensor) -> Tensor:
+        """For each of the N rows of the boolean mask ``there``, the number of entries up to and including the last true one, at least 1.
+        The result is ``(N,)``."""
+        return (there * torch.arange(1, there.shape[-1] + 1, device=there.device)).amax(dim=-1).clamp_min(1)
+
     # ---- pictures -----------------------------------------------------------------------------------------------
 
     @property
@@ -318,13 +337,13 @@ class Text(TextInputs):
 
     def words(self, x: Tensor) -> list[str]:
         count = int(self.lengths(x[None])[0])
-        return [spelt(column) for column in x.cpu()[:, :count].T]
+        return [self._spelt(column) for column in x.cpu()[:, :count].T]
 
     def text(self, x: Tensor) -> str:
-        return spelt(x.T)
+        return self._spelt(x.T)
 
     def lengths(self, x: Tensor) -> Tensor:
-        return up_to_last((x != 0).any(dim=-2))
+        return self._up_to_last((x != 0).any(dim=-2))
 
     def for_net(self, x: Tensor) -> Tensor:
         if self.whole is None or self.whole == self.length:
@@ -392,19 +411,6 @@ def checked_text(text: object, which: str) -> str:
             f"{which} has half of a surrogate pair, which no text has; read it again with its own encoding"
         )
     return text
-
-
-def spelt(points: Tensor) -> str:
-    """The string that these code points spell; zeros are left out."""
-    return (
-        points.detach().cpu().numpy().astype("<u4").tobytes().decode("utf-32-le", "replace").replace("\0", "")
-    )
-
-
-def up_to_last(there: Tensor) -> Tensor:
-    """For each of the N rows of the boolean mask ``there``, the number of entries up to and including the last true one, at least 1.
-    The result is ``(N,)``."""
-    return (there * torch.arange(1, there.shape[-1] + 1, device=there.device)).amax(dim=-1).clamp_min(1)
 
 
 # ---- words, characters, sentences -------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import numpy as np
 from proofmap.core.deferred import Tensor, torch
 from proofmap.core.errors import InputError
 from proofmap.core.inputs.base import MERGED
-from proofmap.core.inputs.text import TextInputs, checked_text, gap_of, spelt, up_to_last
+from proofmap.core.inputs.text import TextInputs, checked_text, gap_of
 
 _STATE, _ID, _LETTERS, _FIRST = 0, 1, 8, 10
 """Channels of a slot, which is a column of a text's tensor and holds one token: the index of its state, the index of the vocabulary id, the
@@ -108,7 +108,7 @@ class Tokens(TextInputs):
 
     def lengths(self, x: Tensor) -> Tensor:
         there: Tensor = (x[..., _STATE, :] != 0).unflatten(-1, (-1, self.slots)).any(dim=-1)
-        return up_to_last(there)
+        return self._up_to_last(there)
 
     def sizes(self, x: Tensor, *, gradient: bool) -> Tensor:
         there = x[..., _STATE, :] != 0
@@ -116,7 +116,9 @@ class Tokens(TextInputs):
 
     def words(self, x: Tensor) -> list[str]:
         count = int(self.lengths(x[None])[0])
-        return [spelt(row) for row in x.cpu()[_ID + 1 : _FIRST, : count * self.slots].T.reshape(count, -1)]
+        return [
+            self._spelt(row) for row in x.cpu()[_ID + 1 : _FIRST, : count * self.slots].T.reshape(count, -1)
+        ]
 
     def varied(self, x: Tensor) -> Tensor:
         """Mask of the embeddings of tokens that exist, without empty slots."""
