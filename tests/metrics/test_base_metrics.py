@@ -12,8 +12,7 @@ from torch import Tensor
 import proofmap as pm
 from proofmap.core.errors import InputError
 from proofmap.loop import Subjects
-from proofmap.metrics import InsertionGame, Judged, make_game, make_metric
-from proofmap.metrics.targets import TARGETS, Target
+from proofmap.metrics import Judged, make_game, make_metric
 from proofmap.session import Session
 from tests.sessions import bound, judged_block
 from tests.toys import conv_classifier, normal, pixels
@@ -146,15 +145,6 @@ def test_pictures_show_probabilities_whatever_else_is_read() -> None:
     assert block.insertion is not None
     torch.testing.assert_close(block.insertion.f, f.probabilities(pixels(N, SIZE)).gather(1, LABELS))
     assert bool((block.values["insertion"] < 0).any())
-
-
-def test_a_target_is_part_of_what_a_game_is() -> None:
-    f = conv_classifier(SIZE, 4)
-    plain, other = (bound(InsertionGame(target=t), f) for t in ("probability", "decision:k=2"))
-    assert plain.thing != other.thing and "target" not in plain.record()
-    assert other.record()["target"] == "decision:k=2"
-    assert {TARGETS[name].name for name in TARGETS} >= {"probability", "decision", "margin"}
-    assert all(issubclass(TARGETS[name], Target) for name in TARGETS)
 
 
 # ---- pixel flipping ------------------------------------------------------------------------------------------------

@@ -260,18 +260,6 @@ def test_ties_are_decided_by_index_or_from_the_centre(f: Classifier, images: Ten
         assert played.settings["ties"] == ties
 
 
-def test_random_ties_depend_on_the_seed_and_the_image_alone(f: Classifier, images: Tensor) -> None:
-    flat, labels = torch.zeros(N, 1, *SIZE), torch.zeros(N, 1, dtype=torch.long)
-
-    def auc(seed: int) -> list[float]:
-        return insertion(f, images, flat, labels, points="all", ties="random", seed=seed).auc[:, 0].tolist()
-
-    assert auc(0) == auc(0)
-    assert all(a != b for a, b in zip(auc(0), auc(1), strict=True))
-    index = insertion(f, images, flat, labels, points="all").auc[:, 0].tolist()
-    assert all(a != b for a, b in zip(auc(0), index, strict=True))
-
-
 # ---- fills -------------------------------------------------------------------------------------------------
 
 
@@ -511,12 +499,6 @@ def test_curves_carry_all_that_they_depend_on(images: Tensor, maps: Tensor) -> N
     gray = insertion(f, images, maps[:, :2], labels)
     assert gray.settings["color"] == pytest.approx([0.5, 0.4, 0.3])
     assert gray.positions == POSITIONS and gray.game == "insertion"
-
-
-def test_options_override_the_preset(f: Classifier, images: Tensor, maps: Tensor, labels: Tensor) -> None:
-    played = insertion(f, images, maps, labels, curve="released", points=6, within=(0.0, 0.5), fill="blur")
-    assert played.counts.tolist() == [2, 4, 6]
-    assert (played.settings["rule"], played.settings["fill"]) == ("right", "blur")
 
 
 # ---- what is refused ---------------------------------------------------------------------------------------

@@ -13,11 +13,10 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.fills import Blur, Gray, Noise
-from proofmap.metrics import Game, InsertionGame, Judged, make_game
+from proofmap.metrics import Game, InsertionGame, make_game
 from proofmap.metrics.games import DeletionGame
 from proofmap.metrics.playing import curves
 from proofmap.plugins.settings import setting
-from proofmap.session import Session
 from proofmap.testing import check_game
 from tests.sessions import bound
 from tests.toys import counted_classifier, linear_classifier, normal, pixels
@@ -122,16 +121,6 @@ def test_a_record_says_how_the_curve_was_drawn() -> None:
     noisy = bound(InsertionGame(fill=Noise(), draws=4), f)
     assert noisy.record()["draws"] == 4 and noisy.backgrounds == 4
     assert InsertionGame(draws=4).backgrounds == 1, "a fill that is not random is drawn once"
-
-
-def test_a_game_of_ones_own_is_played_once_by_everyone_who_asks() -> None:
-    f, tally = counted_classifier(size=SIZE)
-    judged = Judged(Session(f), pixels(N, SIZE), LABELS, normal(N, 3, SIZE, SIZE))
-    first = judged.play(Framed())
-    before = tally.images
-    assert torch.equal(judged.play(Framed()).auc, first.auc) and tally.images == before
-    judged.play(Framed(always=1))
-    assert tally.images > before
 
 
 def test_a_game_that_says_nothing_is_told_what_is_missing() -> None:

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from proofmap.classifier import Classifier
 from proofmap.fills import Blur, Gray, Images, Noise
 from proofmap.metrics import (
-    METRICS,
     BestEffort,
     Completeness,
     Deletion,
@@ -56,33 +55,6 @@ def test_insertion_and_deletion_are_those_of_the_first_label() -> None:
     hidden = deletion(j.classifier, j.images, j.maps, j.labels).auc
     assert torch.equal(Insertion()(j), shown[:, 0]) and torch.equal(Insertion().pairs(j), shown)
     assert torch.equal(Deletion()(j), hidden[:, 0]) and torch.equal(Deletion().pairs(j), hidden)
-
-
-def test_directions() -> None:
-    better = {name: METRICS[name].higher_is_better for name in METRICS}
-    expected = {
-        "adversarial-soundness": True,
-        "class-sensitivity": True,
-        "li-completeness": True,
-        "li-soundness": True,
-        "merlin-arthur-completeness": True,
-        "merlin-arthur-soundness": True,
-        "proof-size": False,
-        "second-soundness": True,
-        "sum-to-logit": False,
-        "completeness": True,
-        "soundness": True,
-        "best-effort": True,
-        "insertion": True,
-        "deletion": False,
-        "ranking-agreement": True,
-        "roughness": False,
-        "peak": False,
-        "peak-soundness": True,
-        "reach": False,
-        "steadiness": True,
-    }
-    assert expected.items() <= better.items()
 
 
 # ---- best effort and cheating ------------------------------------------------------------------------------
@@ -193,34 +165,6 @@ def test_the_seed_of_the_judge_is_the_seed_of_the_draws() -> None:
 
 
 # ---- what scores carry -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "kind, used, not_used", [(Completeness, "e1", "e2"), (Soundness, "e2", "e1"), (BestEffort, "e1", "e2")]
-)
-def test_a_proof_metric_carries_the_threshold_that_it_uses(
-    kind: type[Metric], used: str, not_used: str
-) -> None:
-    metric = kind.build({"thresholds": (0.3, 0.3)})
-    carried = bound(metric, linear_classifier(SIZE, LABELS)).record()
-    assert carried[used] == 0.3 and not_used not in carried
-
-
-def test_a_proof_metric_carries_thresholds_and_curve() -> None:
-    metric = Soundness.build({"e2": 0.2, "curve": "released", "ties": "center"})
-    carried = bound(metric, linear_classifier(SIZE, LABELS)).record()
-    expected = {
-        "e2": 0.2,
-        "game": "insertion",
-        "fill": "gray",
-        "points": 28,
-        "rule": "right",
-        "ties": "center",
-    }
-    assert expected.items() <= carried.items()
-    assert carried["color"] == pytest.approx([0.5, 0.4, 0.3])
-    assert "e1" not in Insertion().settings()
-    assert bound(Deletion(), linear_classifier(SIZE, LABELS)).record()["game"] == "deletion"
 
 
 def test_a_ready_metric_names_its_distractors() -> None:

@@ -55,12 +55,6 @@ def test_sizes_are_those_found_by_trying_every_one(keeps: str, level: float) -> 
         assert found[i, k].item() == pytest.approx(expected, abs=1e-6, nan_ok=True)
 
 
-def test_regions_have_their_sizes() -> None:
-    j = judged()
-    regions = SufficientRegion().regions(j).flatten(2).sum(dim=2) / (SIZE * SIZE)
-    torch.testing.assert_close(regions, SufficientRegion().pairs(j).nan_to_num(0))
-
-
 def test_they_cost_nothing_beside_insertion() -> None:
     f, tally = counted_classifier(size=SIZE)
     j = judged(f)

@@ -81,13 +81,6 @@ def evaluated(metric: Metric) -> tuple[Tensor, Tensor, Tensor]:
     return result.values["counted"], result.pairs["counted"], result.maps
 
 
-def test_pairs_run_once_for_a_block_of_an_evaluation() -> None:
-    values, pairs, maps = evaluated(Counted())
-    assert CALLS == [N]
-    torch.testing.assert_close(pairs, maps.flatten(2).mean(dim=2))
-    assert torch.equal(values, pairs[:, 0]), "the value of an image is that of its first label"
-
-
 def test_pairs_run_once_for_a_block_of_a_study(tmp_path: Path) -> None:
     run_study(
         toy_study(tmp_path, 4, images_per_unit=2, methods=["random"], metrics=[Counted()]), tmp_path / "run"
