@@ -128,7 +128,7 @@ def try_ray(times: int, drawn: random.Random, folder: Path) -> Counter[str]:
             child = forked(work(out))
             limit = _units(out) + drawn.randint(1, 20)
             while os.waitpid(child, os.WNOHANG) == (0, 0):
-                workers = [pid for pid, name in _descendants(child).items() if name.startswith("ray::_Actor")]
+                workers = [pid for pid, name in _descendants(child).items() if name.startswith("ray::_work")]
                 if _units(out) >= limit and (victim == "driver" or workers):
                     family = _descendants(child)
                     with suppress(ProcessLookupError):

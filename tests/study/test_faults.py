@@ -211,32 +211,26 @@ def _until(holds: Callable[[], bool]) -> None:
 # ---- versions -------------------------------------------------------------------------------------------------
 
 
-def test_a_run_of_a_newer_version_is_left_alone(run: tuple[Study, Path]) -> None:
+@pytest.mark.parametrize(
+    "version, told", [(99, r"newer Proofmap.*version 99"), (7, r"earlier Proofmap.*another --out")]
+)
+@pytest.mark.parametrize("file", [DATABASE, "run.json"])
+def test_a_run_of_another_version_is_refused_and_left_alone(
+    file: str, version: int, told: str, run: tuple[Study, Path]
+) -> None:
     study, folder = run
-    with closing(sqlite3.connect(folder / DATABASE)) as database:
-        database.execute("PRAGMA user_version = 99")
-    content = (folder / DATABASE).read_bytes()
-    for attempt in (lambda: run_study(study, folder), lambda: Run(folder)):
-        with pytest.raises(StoreError, match=r"newer Proofmap.*version 99"):
+    if file == DATABASE:
+        with closing(sqlite3.connect(folder / DATABASE)) as database:
+            database.execute(f"PRAGMA user_version = {version}")
+    else:
+        about = json.loads((folder / "run.json").read_text())
+        (folder / "run.json").write_text(json.dumps({**about, "schema": 99 if version == 99 else 4}))
+        told = told.replace(".*version 99", "")
+    content = (folder / file).read_bytes()
+    for attempt in (lambda: run_study(study, folder), lambda: Run(folder), lambda: verify_run(folder)):
+        with pytest.raises(StoreError, match=told):
             attempt()
-    with pytest.raises(StoreError, match="newer Proofmap"):
-        verify_run(folder)
-    assert (folder / DATABASE).read_bytes() == content
-
-
-def test_a_database_of_an_earlier_version_is_refused_and_left_alone(run: tuple[Study, Path]) -> None:
-    study, folder = run
-    with closing(sqlite3.connect(folder / DATABASE)) as database:
-        database.execute("PRAGMA user_version = 5")
-    content = (folder / DATABASE).read_bytes()
-    for attempt in (
-        lambda: run_study(study, folder),
-        lambda: Run(folder),
-        lambda: verify_run(folder),
-    ):
-        with pytest.raises(StoreError, match=r"earlier Proofmap.*another --out"):
-            attempt()
-    assert (folder / DATABASE).read_bytes() == content
+    assert (folder / file).read_bytes() == content
 
 
 def test_somebody_elses_database_is_not_touched(tmp_path: Path) -> None:
@@ -249,14 +243,6 @@ def test_somebody_elses_database_is_not_touched(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="choose another --out"):
         run_study(study, tmp_path / "run")
     assert path.read_bytes() == content
-
-
-def test_a_manifest_of_a_newer_version_is_left_alone(run: tuple[Study, Path]) -> None:
-    study, folder = run
-    content = json.loads((folder / "run.json").read_text())
-    (folder / "run.json").write_text(json.dumps({**content, "schema": 99}))
-    with pytest.raises(StoreError, match="newer Proofmap"):
-        run_study(study, folder)
 
 
 # ---- changed things -------------------------------------------------------------------------------------------

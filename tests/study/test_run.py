@@ -223,15 +223,6 @@ def test_only_pictures_with_a_second_label(tmp_path: Path) -> None:
     assert images_of(tmp_path / "run") == expected and 0 < len(expected) < 12
 
 
-def test_only_pictures_that_are_named_in_that_order(tmp_path: Path) -> None:
-    study = toy_study(tmp_path, 6, methods=["random"], images=Selection(names=("04.png", "01.png")))
-    run_study(study, tmp_path / "run")
-    assert images_of(tmp_path / "run") == ["04.png", "01.png"]
-    more = replace(study, images=Selection(names=("01.png", "05.png")))
-    assert run_study(more, tmp_path / "run").units == 1
-    assert images_of(tmp_path / "run") == ["04.png", "01.png", "05.png"]
-
-
 def test_a_folder_that_grows_adds_its_new_pictures(tmp_path: Path) -> None:
     study = toy_study(tmp_path, 4)
     run_study(study, tmp_path / "run")
@@ -397,28 +388,6 @@ def test_half_precision_keeps_maps_of_any_size(scale: float, tmp_path: Path) -> 
         assert bool(((found[name] - expected).abs() <= largest / 2048).all())
     assert bool((found["a"][1] == 0).all())
     assert read_maps(tmp_path, file, ["c"]) == {}
-
-
-def test_the_same_maps_are_the_same_file(tmp_path: Path) -> None:
-    maps = pixels(1, 4)
-    one, two = (write_maps(tmp_path, maps, ["a"], torch.float32) for _ in range(2))
-    assert one == two and one != write_maps(tmp_path, maps, ["b"], torch.float32)
-    assert torch.equal(read_maps(tmp_path, one, ["a"])["a"], maps[0])
-
-
-@pytest.mark.parametrize(
-    "dtype, digest",
-    [
-        (torch.float16, "15386aa01eea55cc608512c5718e0503"),
-        (torch.float32, "2669d010be9406b245adb2718d03b44a"),
-    ],
-)
-def test_maps_of_pictures_are_stored_as_the_same_bytes_in_every_version(
-    dtype: torch.dtype, digest: str, tmp_path: Path
-) -> None:
-    """The digests are those of version 0.1.0: files are named by them, and stored runs refer to them."""
-    maps = torch.arange(120, dtype=torch.float32).view(2, 3, 4, 5) / 8 - 3
-    assert write_maps(tmp_path, maps, ["0", "1"], dtype).startswith(f"maps/{digest}")
 
 
 @pytest.mark.parametrize("positions", [(7,), (4, 5), (2, 3, 4)])
