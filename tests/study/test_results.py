@@ -349,16 +349,6 @@ def test_parquet_says_what_to_install(run: Run, tmp_path: Path, monkeypatch: pyt
     assert not (tmp_path / "out").exists()
 
 
-def test_a_long_table_is_written_in_pieces(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("pyarrow")
-    from proofmap.study import export
-
-    (whole,) = export_run(run, tmp_path / "whole", "parquet", ["per_label"])
-    monkeypatch.setattr(export, "_AT_ONCE", 7)
-    (pieces,) = export_run(run, tmp_path / "pieces", "parquet", ["per_label"])
-    assert read_back(pieces) == read_back(whole)
-
-
 def test_a_study_is_read_with_the_net_it_names(folder: Path) -> None:
     manifest = Manifest.read(folder / "run")
     study = Study(model=str(manifest.study["model"]))

@@ -8,13 +8,13 @@ method.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from itertools import chain, islice
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from proofmap.core.errors import InputError, require
 from proofmap.core.files import atomic_write, output_folder, write_text, written_together
 from proofmap.core.text import csv_lines, one_line
+from proofmap.results.evaluation import Evaluation
 from proofmap.results.score_tables import (
     TABLES,
     best_two,
@@ -32,7 +32,6 @@ from proofmap.study.stored_run import Run
 DATA = ("csv", "json", "parquet")
 TEXT = {"md": "md", "latex": "tex"}
 """Formats for people, and the suffixes of their files."""
-_ROWS_AT_ONCE = 50_000
 
 
 def export_run(
@@ -51,40 +50,34 @@ def export_run(
         raise InputError(f"no table was named; there are {', '.join(offered)}")
     if format == "parquet":
         require("pyarrow", extra="parquet", purpose="writing Parquet")
+    evaluation = shared(run.evaluation())
     if format in TEXT:
-        text = _text(run, format)
         path = output_folder(out) / f"scores.{TEXT[format]}"
-        write_text(path, text + "\n")
+        write_text(path, _text(run, evaluation, format) + "\n")
         return [path]
     with written_together(out) as folder:
-        written = [_write(folder / f"{name}.{format}", format, *_table(run, name)) for name in wanted]
-    return [Path(out, path.name) for path in written]
+        for name in wanted:
+            records = score_records(evaluation) if name == "scores" else _values(run, evaluation, name)
+            with atomic_write(folder / f"{name}.{format}") as part:
+                _write(part, format, [{k: _known(value) for k, value in row.items()} for row in records])
+    return [Path(out, f"{name}.{format}") for name in wanted]
 
 
-def _text(run: Run, format: str) -> str:
+def _text(run: Run, evaluation: Evaluation, format: str) -> str:
     """The table of scores and the notes of the run, as Markdown or LaTeX."""
-    evaluation, notes = shared(run.evaluation()), [without_folders(note) for note in run.notes()]
+    notes = [without_folders(note) for note in run.notes()]
     if format == "latex":
         return "\n".join([*(f"% {one_line(note)}" for note in notes), latex(evaluation)])
     header, rows = score_cells(evaluation)
     return markdown(header, rows, [*score_notes(evaluation), *notes], bold=best_two(evaluation))
 
 
-def _table(run: Run, name: str) -> tuple[list[str], Iterator[tuple[object, ...]]]:
-    if name == "scores":
-        scores = list(score_records(shared(run.evaluation())))
-        return list(scores[0]), (tuple(map(_known, record.values())) for record in scores)
-    records = (image_records if name == "per_image" else label_records)(shared(run.evaluation()))
-    columns = [*_COLUMNS[name], "truth", "value"]
+def _values(run: Run, evaluation: Evaluation, name: str) -> Iterator[dict[str, object]]:
+    """A record for each value, with the true label of its image before the value."""
     truth = {row.name: row.truth for row in run.images}
-    rows_of = ({**record, "truth": truth[str(record["image"])]} for record in records)
-    return columns, (tuple(_known(record[column]) for column in columns) for record in rows_of)
-
-
-_COLUMNS = {
-    "per_image": ("method", "metric", "image"),
-    "per_label": ("method", "metric", "image", "label", "label_name", "f"),
-}
+    for record in (image_records if name == "per_image" else label_records)(evaluation):
+        value = record.pop("value")
+        yield {**record, "truth": truth[str(record["image"])], "value": value}
 
 
 def _known(value: object) -> object:
@@ -92,40 +85,19 @@ def _known(value: object) -> object:
     return None if value != value else value
 
 
-def _write(path: Path, format: str, columns: list[str], rows: Iterator[tuple[object, ...]]) -> Path:
-    with atomic_write(path) as part:
-        if format == "parquet":
-            _write_parquet(part, columns, rows)
-        elif format == "csv":
-            with open(part, "w", newline="", encoding="utf-8") as file:
-                file.writelines(f"{line}\n" for line in csv_lines(chain([columns], rows)))
-        else:
-            _write_json(part, columns, rows)
-    return path
+def _write(path: Path, format: str, records: Sequence[Mapping[str, object]]) -> None:
+    columns = list(records[0])
+    if format == "csv":
+        lines = csv_lines([columns, *(list(record.values()) for record in records)])
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="")
+    elif format == "json":
+        rows = ",\n".join(map(json.dumps, records))
+        path.write_text(f"[\n{rows}\n]\n", encoding="utf-8")
+    else:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
 
-
-def _write_json(path: Path, columns: Sequence[str], rows: Iterator[tuple[object, ...]]) -> None:
-    """Write the rows as a JSON list of records, one per line."""
-    with open(path, "w", encoding="utf-8") as file:
-        file.write("[")
-        for k, row in enumerate(rows):
-            record = dict(zip(columns, row, strict=True))
-            file.write(("," if k else "") + "\n" + json.dumps(record))
-        file.write("\n]\n")
-
-
-def _write_parquet(path: Path, columns: Sequence[str], rows: Iterator[tuple[object, ...]]) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    kinds = {"truth": pa.int64(), "label": pa.int64(), "n": pa.int64()} | {
-        name: pa.float64() for name in ("value", "f", "low", "high")
-    }
-    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in columns])
-    with pq.ParquetWriter(path, schema) as writer:
-        while block := list(islice(rows, _ROWS_AT_ONCE)):
-            arrays = [
-                pa.array(values, type=field.type)
-                for values, field in zip(zip(*block, strict=True), schema, strict=True)
-            ]
-            writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+        kinds = dict.fromkeys(("truth", "label", "n"), pa.int64())
+        kinds |= dict.fromkeys(("value", "f", "low", "high"), pa.float64())
+        schema = pa.schema([(name, kinds.get(name, pa.string())) for name in columns])
+        pq.write_table(pa.Table.from_pylist(list(records), schema=schema), path)

@@ -106,19 +106,23 @@ class Worker:
         self._rule = LabelRule.parse(self.opened.study.labels, self.classifier.names)
         self._index = {name: i for i, name in enumerate(self.dataset.names)}
         self._loader = ThreadPoolExecutor(1, thread_name_prefix="proofmap-block")
-        self._loading: tuple[tuple[ImageRow, ...], Future[_Loaded]] | None = None
-        self._loaded: tuple[tuple[ImageRow, ...], _Loaded] | None = None
+        self._blocks: dict[tuple[ImageRow, ...], Future[_Loaded]] = {}
 
     def prefetch(self, unit: Unit) -> None:
         """Begin to load the images of the next unit in the background."""
-        known = [holder[0] for holder in (self._loaded, self._loading) if holder is not None]
-        if unit.subjects not in known:
-            self._loading = (unit.subjects, self._loader.submit(self._load, unit.subjects))
+        self._block(unit.subjects)
+
+    def _block(self, subjects: tuple[ImageRow, ...]) -> Future[_Loaded]:
+        """The images of a block, which are kept until three others have been asked for."""
+        if subjects not in self._blocks:
+            loading = self._loader.submit(self._load, subjects)
+            self._blocks = {**dict(list(self._blocks.items())[-2:]), subjects: loading}
+        return self._blocks[subjects]
 
     @exit_as_error()
     def __call__(self, unit: Unit) -> UnitResult:
         began, before = time.monotonic(), self.progress.passes_done
-        loaded = self._images(unit.subjects)
+        loaded = self._block(unit.subjects).result()
         failures = dict(loaded.failures)
         places = [place for place in range(len(unit.subjects)) if place not in failures]
         parts: list[Row] = []
@@ -174,17 +178,6 @@ class Worker:
         except StoreError:  # damaged, or on another machine than this worker
             return None
         return torch.stack([found[name] for name in images]) if len(found) == len(images) else None
-
-    def _images(self, subjects: tuple[ImageRow, ...]) -> _Loaded:
-        if self._loaded is not None and self._loaded[0] == subjects:
-            return self._loaded[1]
-        if self._loading is not None and self._loading[0] == subjects:
-            loaded = self._loading[1].result()
-            self._loading = None
-        else:
-            loaded = self._load(subjects)
-        self._loaded = (subjects, loaded)
-        return loaded
 
     def _load(self, subjects: tuple[ImageRow, ...]) -> _Loaded:
         failures: dict[int, str] = {}
