@@ -175,9 +175,10 @@ def its_games_and_cost_cover_the_passes_that_the_net_sees(metric: Metric) -> Non
     metric.measure(judged)
     played = set(judged.asked)
     assert played == named, f"games() names {_names(named)}, and it plays {_names(played)}"
-    beyond = metric.cost(_LABELS.shape[1], method.cost(_LABELS.shape[1]))
+    labels = _LABELS.shape[1] if metric.reads == "all" else 1
+    beyond = metric.cost(labels, method.cost(_LABELS.shape[1]))
     if beyond is not None:
-        steps = sum(game.passes(PICTURES.count) * _LABELS.shape[1] + 1 + game.backgrounds for game in named)
+        steps = sum(game.passes(PICTURES.count) * labels + 1 + game.backgrounds for game in named)
         expected = steps + beyond.passes + _LOOKS
         assert tally.images <= _N * expected, (
             f"the net saw {tally.images / _N:g} inputs per image, but games() and cost() give {expected}"
