@@ -27,7 +27,7 @@ from proofmap.data.given import InMemory, as_dataset, images_as_tensor, is_in_me
 from proofmap.data.loader import load_blocks, true_boxes
 from proofmap.data.truth import Truth, checked_boxes, checked_objects, label_rows
 from proofmap.fills import Fill
-from proofmap.loop import Row, Subjects, join_rows, judge_blocks, shifted, widened
+from proofmap.loop import Row, Subjects, join_rows, judge_blocks, widened
 from proofmap.methods.method import MethodLike, default_method, make_method
 from proofmap.metrics.metric import Metric, make_metric
 from proofmap.metrics.proof_scores import default_metrics
@@ -174,7 +174,8 @@ class Judge:
             rule=rule,
             keep_maps=kept,
             progress=self.progress,
-            watch=None if self.watch is None else shifted(self.watch, before),
+            watch=self.watch,
+            number=before,
         ):
             rows[row.method].append(row)
         believed = f.gather(1, table.clamp_min(0)).masked_fill(table == NO_LABEL, torch.nan)

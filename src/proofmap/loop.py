@@ -86,6 +86,7 @@ def judge_blocks(
     skip_failures: bool = False,
     progress: Progress | None = None,
     watch: Watch | None = None,
+    number: int = 0,
 ) -> Iterator[Row]:
     """Make every method's maps of every block of images, measure them by every metric, and yield a row for each block and method.
 
@@ -100,7 +101,7 @@ def judge_blocks(
         curves: whether to return the insertion curves; if not, that game is played only if a metric needs it.
         skip_failures: if a block fails, judge its halves by themselves, and so on down to the image that fails. There are then several
             rows for the block and method, some with a ``failure``. By default, errors are raised.
-        watch: callback that receives intermediate masks after every step, with the number of the image among all blocks.
+        watch: callback that receives intermediate masks after every step, with the number of the image; ``number`` is that of the first.
     """
     first = 0
     for block in blocks:
@@ -110,7 +111,7 @@ def judge_blocks(
         for name, method in methods.items():
             began = time.monotonic()
             session.progress = progress or Progress()
-            session.watch = None if watch is None else shifted(watch, first)
+            session.watch = None if watch is None else _shifted(watch, number + first)
             one = _Block(session, name, method, metrics, maps, keep_maps - first, curves)
             try:
                 rows = one.rows(block, rule) if skip_failures else [one.judge(block, range(len(block)))]
@@ -126,8 +127,8 @@ def judge_blocks(
         first += len(block)
 
 
-def shifted(watch: Watch, start: int) -> Watch:
-    """The callback ``watch`` for a block of images whose first image has the index ``start`` among all images."""
+def _shifted(watch: Watch, start: int) -> Watch:
+    """The callback ``watch`` for a block of images whose first image has the number ``start``."""
     return lambda image, *rest: watch(start + image, *rest)
 
 
