@@ -21,7 +21,7 @@ from proofmap.reproduce.rows import rows_for_later, study_of, with_rows
 from proofmap.reproduce.run import Reproduction
 from proofmap.reproduce.stored_maps import StoredMaps
 from proofmap.reproduce.study_recipe import judge_rows
-from proofmap.reproduce.tuning import without_metric
+from proofmap.reproduce.tuning import Tuning
 from proofmap.study.opened import open_study
 from proofmap.study.resume import resolve_manifest
 from tests.command import run as command
@@ -235,7 +235,7 @@ def test_units_are_planned_for_rows_that_come_later(tmp_path: Path, data: Path) 
     some = replace(job, settings=with_rows(job.settings, ["Random"]), all_settings=job.settings)
     blocks = []
     for number, (asked, later) in enumerate([(job, []), (some, rows_for_later(some)), (some, [])]):
-        study = study_of(replace(asked, settings=without_metric(asked.settings), images=3))
+        study = study_of(replace(asked, settings=Tuning({}, 0).settings(asked.settings), images=3))
         session = open_study(study)
         manifest, _ = resolve_manifest(tmp_path / str(number), session, live=False, planned_methods=later)
         blocks.append(manifest.images_per_unit)
@@ -278,7 +278,7 @@ def test_the_saliency_metric_is_tuned_on_images_that_it_does_not_count(
     )
     job = Job(recipe, settings, tmp_path / "out")
     found = judge_rows(job)
-    study = study_of(replace(job, settings=without_metric(settings)))
+    study = study_of(replace(job, settings=Tuning({}, 0).settings(settings)))
     stored = StoredMaps.open(job.folder, study, None)
     for result, (row, chosen, *_) in zip(found.evaluation.results, found.tables[0].rows, strict=True):
         values = {

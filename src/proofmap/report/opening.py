@@ -20,7 +20,6 @@ from proofmap.report.words import words_of
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import fill_words
 from proofmap.results.proof_shape import (
-    NOTICED,
     ProofShape,
     percent,
     positions_in_order,
@@ -43,7 +42,7 @@ def opening(evaluation: Evaluation, named: Sequence[str]) -> dict[str, Any] | No
     names = [evaluation.label_name(index, place) for place in (believed, wrong)]
     share = KEPT_SHARE if proof.reach is None or proof.reach == 1 else proof.reach
     too_much = attempt.strength.word == "strong"
-    shown = _share_of_peak(result, index, wrong) if too_much or attempt.peak >= NOTICED else share
+    shown = _share_of_peak(result, index, wrong) if too_much or attempt.is_noticed else share
     height, width = inputs.picture_size()
     worded = inputs.shown_as == "words"
 
@@ -73,7 +72,7 @@ def opening(evaluation: Evaluation, named: Sequence[str]) -> dict[str, Any] | No
             **picture(wrong, shown),
             "asked": f"Asked for {names[1]}, which the net does not believe ({percent(attempt.belief)}), {result.name} should fail. Does it?",
             "words": wrong_words(attempt, names[1], evaluation, shown),
-            "grade": "strong" if too_much else "match" if attempt.peak < NOTICED else "",
+            "grade": "strong" if too_much else "" if attempt.is_noticed else "match",
         },
     }
 
@@ -105,7 +104,7 @@ def wrong_words(attempt: ProofShape, name: str, evaluation: Evaluation, share: f
             f"It does not fail: these {positions}, {percent(share)}, make the net say {name} with {percent(attempt.peak)}, and "
             f"{percent(attempt.average)} on average. The method is not sound here."
         )
-    if attempt.peak >= NOTICED:
+    if attempt.is_noticed:
         return (
             f"On average it fails ({percent(attempt.average)}), but {percent(share)} of the {positions} make the net say {name} with "
             f"{percent(attempt.peak)}."

@@ -41,7 +41,7 @@ from proofmap.reproduce.claims import claims_of
 from proofmap.reproduce.findings import Findings, Job, PaperTable, WorkDone, score_cell
 from proofmap.reproduce.rows import FLOORS, by_epsilons, rows_for_later, study_of
 from proofmap.reproduce.stored_maps import StoredMaps, copied_from, select_rows
-from proofmap.reproduce.tuning import tune_on_first_images, tune_on_other_images, without_metric
+from proofmap.reproduce.tuning import Tuning, tune
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import MethodResult
 from proofmap.results.sharing import shared, without_folders
@@ -89,11 +89,11 @@ def judge_rows(job: Job) -> JudgedRows:
     if wanted is None:
         return _run_study(job)
     if "data" in wanted and job.settings["study"].get("maps") == "none":
-        before, thresholds = None, tune_on_other_images(job)
+        before, thresholds = None, tune(job)
     else:
-        first = replace(job, settings=without_metric(job.settings))
+        first = replace(job, settings=Tuning({}, 0).settings(job.settings))
         before = _run_study(first).work
-        thresholds = tune_on_first_images(StoredMaps.open(job.folder, study_of(first), job.device), wanted)
+        thresholds = tune(job, StoredMaps.open(job.folder, study_of(first), job.device))
     found = _run_study(replace(job, settings=thresholds.settings(job.settings)))
     passes = found.work.passes + thresholds.passes + (0 if before is None else before.passes)
     return replace(

@@ -44,7 +44,7 @@ class Tuning:
     """Number of first images of the run that are held out for tuning; 0 if other data was used."""
 
     def settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """The recipe's settings with one saliency metric for each distinct threshold."""
+        """The recipe's settings with one saliency metric for each distinct threshold; without any, before the thresholds are known."""
         deltas = sorted({sweep.best.delta for sweep in self.sweeps.values()})
         return _with_metric(settings, [{"name": _name(delta), "delta": delta} for delta in deltas])
 
@@ -83,37 +83,27 @@ class Tuning:
         return PaperTable(title, header, rows, records)
 
 
-def tune_on_other_images(job: Job) -> Tuning:
-    """Tune the thresholds on the separate data that a recipe names. Maps of these images are computed only for tuning."""
-    wanted = job.settings["tuned"]
-    here = draw_sample(job, wanted["data"], wanted["number"])
-    labels, sweeps = here.classifier.choose_labels(here.images, "top1"), {}
-    with job.progress.task("thresholds of the saliency metric", len(here.methods)) as task:
-        for name, method in here.methods.items():
-            maps = method(here.classifier, here.images, labels, seed=job.seed)
-            judged = Judged(Session(here.classifier, seed=job.seed), here.images, labels, maps)
-            sweeps[name] = saliency_sweep(judged, deltas=wanted.get("deltas", DELTAS))
-            task.advance(1, name)
-    costs = [method.cost(1) for method in here.methods.values()]
-    made = sum(cost.passes for cost in costs if cost is not None)
-    return Tuning(sweeps, len(here.images) * made + _passes(sweeps))
-
-
-def tune_on_first_images(stored: StoredMaps, wanted: Mapping[str, Any]) -> Tuning:
-    """Tune the thresholds on the first images of a run, using their stored maps: at least one image, at most a third of all images."""
-    held = min(wanted["number"], max(1, len(stored.evaluation) // 3))
-    sweeps = {
-        result.name: saliency_sweep(
-            stored.judged(result.name, images=slice(held), labels=1), deltas=wanted.get("deltas", DELTAS)
-        )
-        for result in stored.evaluation.results
-    }
-    return Tuning(sweeps, _passes(sweeps), held)
-
-
-def without_metric(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A recipe's settings without its saliency metric, to run before the thresholds are known."""
-    return _with_metric(settings, [])
+def tune(job: Job, stored: StoredMaps | None = None) -> Tuning:
+    """Tune the thresholds on the first images of a run, using their ``stored`` maps: at least one image, at most a third of all images. If
+    there are none, on the separate data that the recipe names; maps of these images are computed only for tuning."""
+    wanted, passes, held = job.settings["tuned"], 0, 0
+    if stored is not None:
+        held = min(wanted["number"], max(1, len(stored.evaluation) // 3))
+        names = [result.name for result in stored.evaluation.results]
+        judged = {name: stored.judged(name, images=slice(held), labels=1) for name in names}
+    else:
+        here = draw_sample(job, wanted["data"], wanted["number"])
+        labels, judged = here.classifier.choose_labels(here.images, "top1"), {}
+        with job.progress.task("maps to tune the saliency metric", len(here.methods)) as task:
+            for name, method in here.methods.items():
+                maps = method(here.classifier, here.images, labels, seed=job.seed)
+                judged[name] = Judged(Session(here.classifier, seed=job.seed), here.images, labels, maps)
+                task.advance(1, name)
+        costs = [method.cost(1) for method in here.methods.values()]
+        passes = len(here.images) * sum(cost.passes for cost in costs if cost is not None)
+    sweeps = {name: saliency_sweep(one, deltas=wanted.get("deltas", DELTAS)) for name, one in judged.items()}
+    # one pass for each holdout image and threshold
+    return Tuning(sweeps, passes + sum(sweep.n * len(sweep.rows) for sweep in sweeps.values()), held)
 
 
 def _with_metric(settings: Mapping[str, Any], changes: list[dict[str, Any]]) -> dict[str, Any]:
@@ -124,11 +114,6 @@ def _with_metric(settings: Mapping[str, Any], changes: list[dict[str, Any]]) -> 
         for changed in ([{**entry, **change} for change in changes] if entry["metric"] == METRIC else [entry])
     ]
     return {**settings, "study": {**settings["study"], "metrics": metrics}}
-
-
-def _passes(sweeps: Mapping[str, SaliencySweep]) -> int:
-    """The number of passes of these sweeps: one for each holdout image and threshold."""
-    return sum(sweep.n * len(sweep.rows) for sweep in sweeps.values())
 
 
 def _name(delta: float) -> str:

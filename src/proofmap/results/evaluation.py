@@ -21,8 +21,6 @@ from proofmap.results.statistics import RunScore
 if TYPE_CHECKING:
     import pandas as pd
 
-BATCH_DIFFERENCE = "batch_difference"
-"""The setting of an evaluation with the largest difference of f between batches that was seen."""
 _SMALLEST_STATED = 1e-4
 
 
@@ -33,7 +31,7 @@ def batch_record(difference: object) -> dict[str, object]:
     ({'batch_difference': 0.0021}, {}, {})
     """
     stated = isinstance(difference, float) and difference >= _SMALLEST_STATED
-    return {BATCH_DIFFERENCE: float(f"{difference:.2g}")} if stated else {}
+    return {"batch_difference": float(f"{difference:.2g}")} if stated else {}
 
 
 class HasEvaluation(Protocol):

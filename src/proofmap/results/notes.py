@@ -14,7 +14,7 @@ from proofmap.core.inputs import TextInputs
 from proofmap.core.labels import NO_LABEL, UNBELIEVED, WRONG, first_wrong, is_by_probability
 from proofmap.core.outputs import in_words
 from proofmap.core.text import counted
-from proofmap.results.evaluation import BATCH_DIFFERENCE, Evaluation
+from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import BEST_EFFORT, SOUNDNESS
 from proofmap.results.statistics import Score
 from proofmap.results.tables import metric_words, number
@@ -222,7 +222,7 @@ def _flat_notes(evaluation: Evaluation) -> list[str]:
 
 def _batch_notes(evaluation: Evaluation) -> list[str]:
     """A list with one note if f of the same masked image differs between batches by as much as a score may show."""
-    difference = evaluation.settings.get(BATCH_DIFFERENCE)
+    difference = evaluation.settings.get("batch_difference")
     if difference is None:
         return []
     return [

@@ -95,7 +95,7 @@ def other_curve_note(evaluation: Evaluation) -> str:
     return ""
 
 
-NOTICED = 0.1
+_NOTICED = 0.1
 """If a label that the net does not believe reaches this probability at the peak, the summary says so, even if the average is low."""
 BAR_WIDTH = 20
 """Width in characters of the picture of a proof in a terminal."""
@@ -117,6 +117,11 @@ class ProofShape:
     """Number of top positions that must be shown until the label reaches the belief (.9 f); 0 if the net does not believe the label."""
 
     @property
+    def is_noticed(self) -> bool:
+        """Whether the peak is so high that pages mention it, even if the net does not believe the label and the average is low."""
+        return self.peak >= _NOTICED
+
+    @property
     def summary(self) -> str:
         """A phrase that compares the curve with the belief: ``on average as strong as the belief, peak 1.9 times``."""
         peak = f", peak {times(self.overshoot)}" if self.overshoot > 1 / BAR else ""
@@ -128,7 +133,7 @@ class ProofShape:
         if self.reach is None:  # the net does not believe the label
             if self.strength.word == "strong":
                 return f"proves too much: {percent(self.average)} on average, {_at_most(self.peak)}"
-            if self.peak >= NOTICED:
+            if self.is_noticed:
                 return f"no proof on average, but {percent(self.peak)} at its peak"
             most = "always below 1 %" if self.peak < 0.005 else _at_most(self.peak)
             return f"no proof, as it should be: {most}"
