@@ -68,6 +68,17 @@ def test_the_help_of_an_option_names_every_choice() -> None:
     assert all(kind in summary and kind in help_of("compare", "--by") for kind in BY if kind != "differences")
 
 
+def test_the_help_of_evaluate_fits_on_two_screens_and_all_options_are_shown_on_request(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    assert run(monkeypatch, "evaluate", "--help") == 0
+    short = capsys.readouterr().out
+    assert len(short.splitlines()) <= 100 and "--help-all" in short and "--images-per-unit" not in short
+    assert run(monkeypatch, "evaluate", "--help-all") == 0
+    assert "Rarely used options" in (every := capsys.readouterr().out) and "--images-per-unit" in every
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [

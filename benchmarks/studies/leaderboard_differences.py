@@ -33,7 +33,7 @@ def pairs(methods: list[str]) -> Iterator[tuple[str, str, str]]:
 
 
 def difference(score: str, first: Record, second: Record) -> dict[str, object]:
-    d = mean_score(score, first.column(score) - second.column(score), higher_is_better=True)
+    d = mean_score(score, first.array(score) - second.array(score), higher_is_better=True)
     found = {key: round(number, 5) for key, number in score_numbers(d).items()}
     return {"score": score, "of": f"{first.name} minus {second.name}", **found}
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 
+import torch
 from torch import Tensor
 
 from proofmap.bench import Leaderboard, Record
@@ -23,7 +24,7 @@ PARTS = {"all photos": slice(None), "photos 1 to 10": slice(10), "photos 11 to 4
 
 def average(record: Record, score: str, fills: tuple[str, ...]) -> Tensor:
     """The score of each photo, averaged over fills."""
-    columns = [record.column(f"{score} ({fill})") for fill in fills]
+    columns = [torch.from_numpy(record.array(f"{score} ({fill})")) for fill in fills]
     return sum(columns[1:], columns[0]) / len(columns)
 
 

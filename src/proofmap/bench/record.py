@@ -25,8 +25,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_ends, digest_of, parse_json, write_text
@@ -126,10 +124,6 @@ class Record:
     def array(self, score: str) -> Doubles:
         """The values ``(N,)`` of a score; NaN where an image does not count."""
         return np.array([math.nan if value is None else float(value) for value in self.values[score]])
-
-    def column(self, score: str) -> Tensor:
-        """The values of :meth:`array` as a tensor."""
-        return torch.from_numpy(self.array(score))
 
 
 def weights_digest(classifier: Classifier) -> str:
