@@ -33,8 +33,6 @@ from proofmap.methods.masks.belief_problem import (
     pushes,
     revealed,
     share_thresholds,
-    shrunk,
-    sureness,
     warped,
 )
 from proofmap.methods.masks.engine import MaskEngine, Slots
@@ -128,14 +126,6 @@ def test_what_is_revealed_is_the_composite_of_the_hard_mask_with_the_gradient_of
     assert not torch.allclose(slopes[:, 0], slopes[:, 1])
 
 
-def test_shrinking_is_a_mean_over_cells() -> None:
-    up = [upsampling(3, 12), upsampling(4, 16)]
-    assert torch.allclose(shrunk(torch.full((2, 12, 16), 7.0), up), torch.tensor(7.0))
-    ramp = torch.arange(16.0).expand(1, 12, 16)
-    low = shrunk(ramp, up)[0]
-    assert torch.equal(low, low[:1].expand(3, 4)) and bool((low.diff(dim=1) > 2).all())
-
-
 # ---- the loss --------------------------------------------------------------------------------------------------
 
 
@@ -225,15 +215,6 @@ def test_a_label_hardly_believed_may_be_proved_a_little_less() -> None:
         assert problem.control(slots).item() == pytest.approx(expected, abs=1e-5)
 
 
-def test_a_larger_pull_acts_only_on_proofs_that_are_too_strong() -> None:
-    f, images = net(), pixels(1, SIZE)
-    problem, slots = seated(bound(BeliefMask(fills=("gray",), pull=2.0), f), images, torch.tensor([0]))
-    slots["f"] = torch.tensor([0.1])
-    for area, expected in ((0.02, -0.5), (0.09, 2 * math.log(0.9)), (0.2, 2 * math.log(2)), (0.9, 2.0)):
-        slots["curve"] = torch.tensor([[[area, torch.nan]]])
-        assert problem.control(slots).item() == pytest.approx(expected, abs=1e-5)
-
-
 def test_a_larger_pull_can_be_kept_to_labels_that_are_hardly_believed() -> None:
     """c = 2 log(A / f), at least -.5, and at most 4 where f <= .01 and .5 elsewhere."""
     f, images = net(), pixels(4, SIZE)
@@ -264,12 +245,6 @@ def test_a_push_does_not_vanish_where_the_net_is_sure(logit: float) -> None:
         given = torch.tensor([[area]]), torch.tensor([[control]]), torch.tensor([sure])
         pushes(nn.functional.logsigmoid(x), *given).sum().backward()
         assert x.grad is not None and x.grad.item() == pytest.approx(expected, rel=1e-4)
-
-
-def test_sureness_rises_where_f_or_its_rest_falls_by_ten() -> None:
-    f = torch.tensor([0.0, 1e-5, 1e-4, 10**-3.5, 0.001, 0.3, 0.9, 1 - 10**-1.5, 0.99, 0.9999, 1.0])
-    expected = torch.tensor([1, 1, 1, 0.5, 0, 0, 0, 0.5, 1, 1, 1])
-    torch.testing.assert_close(sureness(f), expected, atol=1e-5, rtol=0)
 
 
 def test_warped_places_have_the_density() -> None:
@@ -685,7 +660,3 @@ def test_pictures_of_other_channels_learn_on_noise() -> None:
     f = Classifier(drawn(layers), size=8, mean=(0.5,) * 4, std=(0.5,) * 4)
     maps = BeliefMask(passes=6, grid=4)(f, torch.rand(1, 4, 8, 8), torch.tensor([[0, 1]]))
     assert maps.shape == (1, 2, 8, 8)
-
-
-def test_one_fill_need_not_be_a_tuple() -> None:
-    assert BeliefMask(fills=Gray()) == BeliefMask(fills="gray") == BeliefMask(fills=[{"fill": "gray"}])  # type: ignore[arg-type]

@@ -202,11 +202,6 @@ def test_the_top_label_is_that_of_the_label_set(images: Tensor) -> None:
     torch.testing.assert_close(maps, GradientInput()(f, images[:1], torch.tensor([[rest[int(second)]]])))
 
 
-def test_cheating_is_label_free_and_as_random_as_what_it_wraps() -> None:
-    assert TopLabel(of="gradient").label_free and not TopLabel(of="gradient").stochastic
-    assert TopLabel(of="random").stochastic
-
-
 @pytest.mark.parametrize("name, own", [("inverse", set()), ("blurred", {"neighbours"}), ("top-label", set())])
 def test_a_wrapper_needs_what_the_method_inside_needs(name: str, own: set[str]) -> None:
     assert make_method(f"{name}:random").needs == own

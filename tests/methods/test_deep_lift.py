@@ -25,7 +25,7 @@ from tests.methods.test_gradients import LABELS, deeper_net, normalised
 from tests.methods.test_lrp import assert_same, classifier, pooled_net, residual_net, rows_classifier
 from tests.methods.test_rectified import RELUS, Functional
 from tests.sessions import bound
-from tests.toys import MEAN, STD, conv_net, drawn, linear_classifier, normal, pixels
+from tests.toys import MEAN, STD, conv_net, drawn, linear_classifier, pixels
 
 
 def curved_net() -> nn.Sequential:
@@ -214,14 +214,6 @@ def test_a_net_that_goes_two_ways_is_refused() -> None:
     f = rows_classifier(drawn(Branching()), columns=3)
     with pytest.raises(InputError, match="calls the same layers for every input"):
         DeepLIFT()(f, torch.ones(1, 3), torch.tensor([[0]]))
-
-
-def test_rows_and_plain_nets_have_it_too() -> None:
-    net = drawn(nn.Sequential(nn.Linear(5, 7), nn.GELU(), nn.Linear(7, 3)), seed=4)
-    f, x = rows_classifier(net), normal(2, 5, seed=9)
-    labels = torch.tensor([[0, 1, 2]] * 2)
-    sums = DeepLIFT()(f, x, labels).sum(dim=2)
-    torch.testing.assert_close(sums, f.logits(x) - f.logits(torch.zeros(2, 5)), rtol=1e-3, atol=1e-4)
 
 
 def test_the_baseline_stands_in_the_record() -> None:

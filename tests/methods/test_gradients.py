@@ -128,14 +128,6 @@ def test_gradients_in_pixel_units_are_finite_differences() -> None:
         torch.testing.assert_close(gradient[:, c, i, j].float(), slope.float(), rtol=0.02, atol=1e-3)
 
 
-def test_a_function_has_gradients_too() -> None:
-    net = conv_net()
-    by_function = Gradient()(Classifier(lambda x: net(x), size=8, mean=MEAN, std=STD), pixels(3, 8), LABELS)
-    by_module = Gradient()(Classifier(net, size=8, mean=MEAN, std=STD), pixels(3, 8), LABELS)
-    torch.testing.assert_close(by_function, by_module, rtol=1e-4, atol=1e-6)
-    assert all(weight.grad is None for weight in net.parameters())
-
-
 def test_a_net_without_gradients_is_told() -> None:
     def steps(x: Tensor) -> Tensor:
         bright = (x.mean(dim=(1, 2, 3)) > 0.5).float()

@@ -487,13 +487,6 @@ def test_rows_have_no_box() -> None:
         LRP(first="box")(rows_classifier(mlp()), torch.ones(1, 5), torch.tensor([[0]]))
 
 
-def test_a_function_has_relevance_too() -> None:
-    net, images = Written(), pixels(2, 8)
-    by_function = Classifier(lambda x: net(x), size=8, mean=MEAN, std=STD)
-    assert_same(LRP()(by_function, images, LABELS[:2]), LRP()(classifier(net), images, LABELS[:2]))
-    assert all(weight.grad is None for weight in net.parameters())
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("method", [LRP(), ContrastiveLRP(), make_method("deep-lift")], ids=lambda m: m.name)
 def test_nets_in_half_precision_get_about_the_same_maps(method: Method, dtype: torch.dtype) -> None:

@@ -10,8 +10,6 @@ import pytest
 import scipy
 import torch
 import torch.nn.functional as F
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor
 
 from proofmap.methods.grids import smoothing, upsampling
@@ -77,20 +75,6 @@ def test_smoothing_is_scipys_gaussian_filter(side: int, sigma: float) -> None:
     np.testing.assert_allclose(ours, expected, atol=1e-6)
 
 
-@given(low=st.integers(1, 60), factor=st.floats(1, 9))
-def test_rows_of_the_matrix_are_means_of_two_neighbours(low: int, factor: float) -> None:
-    matrix = upsampling(low, math.ceil(low * factor))
-    assert bool((matrix >= 0).all())
-    torch.testing.assert_close(matrix.sum(dim=1), torch.ones(len(matrix)))
-    for row in matrix:
-        places = row.nonzero()[:, 0]
-        assert len(places) <= 2 and int(places[-1] - places[0]) <= 1
-
-
-def test_a_side_that_stays_as_it_is_is_not_touched() -> None:
-    assert torch.equal(upsampling(9, 9), torch.eye(9))
-
-
 # ---- total variation and size ------------------------------------------------------------------------------
 
 Variation = Literal["squared", "absolute"]
@@ -128,39 +112,6 @@ def test_total_variation_is_a_sum_over_neighbours(
             assert ours[k, m].item() == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize("power, whole", WAYS)
-def test_the_gradient_of_total_variation_is_that_of_finite_differences(power: Variation, whole: bool) -> None:
-    mask = normal(5, 6).double().requires_grad_(True)
-    assert torch.autograd.gradcheck(
-        lambda m: total_variation(m, power=power, border=whole), (mask,), eps=1e-6
-    )
-
-
-@pytest.mark.parametrize("power, whole", WAYS)
-def test_gradients_reach_the_weights_through_the_enlarged_mask(power: Variation, whole: bool) -> None:
-    """tv TV(up(sigmoid(W))) + l1 |up(sigmoid(W))|_1, as the learner sums it, by central differences in float64."""
-    rows, columns = upsampling(3, 8).double(), upsampling(4, 9).double()
-
-    def penalty(weights: Tensor) -> Tensor:
-        masks = rows @ weights.sigmoid() @ columns.T
-        return 0.3 * total_variation(masks, power=power, border=whole) + 0.02 * masks.sum(dim=(-2, -1))
-
-    weights = normal(3, 4, seed=5).double()
-    variable = weights.clone().requires_grad_(True)
-    (gradient,) = torch.autograd.grad(penalty(variable), variable)
-    for i in range(3):
-        for j in range(4):
-            nudge = torch.zeros_like(weights)
-            nudge[i, j] = 1e-6
-            slope = (penalty(weights + nudge) - penalty(weights - nudge)) / 2e-6
-            assert gradient[i, j].item() == pytest.approx(slope.item(), rel=1e-5, abs=1e-8)
-
-
-def test_an_even_mask_has_no_variation() -> None:
-    for power, whole in WAYS:
-        assert total_variation(torch.full((4, 4), 0.3), power=power, border=whole) == 0
-
-
 # ---- objectives --------------------------------------------------------------------------------------------
 
 
@@ -187,12 +138,6 @@ def test_objectives_are_their_formulas(objective: Objective, members: list[int])
     assert ours.tolist() == pytest.approx(expected, rel=1e-6)
 
 
-def test_the_released_objective_is_a_cross_entropy_of_mean_probabilities() -> None:
-    p, labels = probabilities(4, 10, 6), torch.tensor([0, 5, 2, 2])
-    theirs = F.cross_entropy(p.mean(dim=1), labels, reduction="none")
-    torch.testing.assert_close(data_term(p.log(), labels, torch.arange(6), "released"), theirs)
-
-
 @pytest.mark.parametrize("labels, worst, best", [(6, 2.044, 1.044), (10, 2.461, 1.461), (1000, 6.909, 5.909)])
 def test_the_released_objective_is_one_wide(labels: int, worst: float, best: float) -> None:
     """A net that is certain of another label, and one that is certain of this one."""
@@ -200,36 +145,6 @@ def test_the_released_objective_is_one_wide(labels: int, worst: float, best: flo
     certain[0, 0, 1] = certain[1, 0, 0] = 0
     ours = data_term(certain, torch.tensor([0, 0]), torch.arange(labels), "released")
     assert [round(v, 3) for v in ours.tolist()] == [worst, best]
-
-
-def test_only_the_mean_of_logs_punishes_one_bad_background() -> None:
-    """f = (.98, .02) and (.5, .5) have the same mean; -log f of the paper's print tells them apart."""
-    uneven, even = (torch.tensor([[[a, 1 - a], [b, 1 - b]]]).log() for a, b in ((0.98, 0.02), (0.5, 0.5)))
-    label, members = torch.tensor([0]), torch.tensor([0, 1])
-    for objective in ("nll-of-mean", "released"):
-        torch.testing.assert_close(
-            data_term(uneven, label, members, objective), data_term(even, label, members, objective)
-        )
-    assert data_term(uneven, label, members, "nll") > data_term(even, label, members, "nll") + 1
-
-
-@pytest.mark.parametrize("objective", ["nll", "nll-of-mean", "released"])
-def test_gradients_of_the_objectives_are_those_of_finite_differences(objective: Objective) -> None:
-    labels, members = torch.tensor([1, 2]), torch.tensor([0, 1, 2])
-
-    def of_logits(z: Tensor) -> Tensor:
-        return data_term(z.log_softmax(dim=2), labels, members, objective)
-
-    assert torch.autograd.gradcheck(of_logits, (normal(2, 3, 3).double().requires_grad_(True),), eps=1e-6)
-
-
-@pytest.mark.parametrize("objective", ["nll", "nll-of-mean", "released"])
-def test_pairs_do_not_see_each_other(objective: Objective) -> None:
-    p, labels, members = probabilities(3, 2, 4), torch.tensor([3, 0, 1]), torch.arange(4)
-    together = data_term(p.log(), labels, members, objective)
-    for k in range(3):
-        alone = data_term(p[k : k + 1].log(), labels[k : k + 1], members, objective)
-        torch.testing.assert_close(alone[0], together[k])
 
 
 # ---- independent labels ------------------------------------------------------------------------------------
@@ -248,13 +163,3 @@ def test_objectives_of_independent_labels_are_their_formulas(objective: Objectiv
             "released": -mean + math.log(math.exp(mean) + math.exp(1 - mean)),
         }[objective]
         assert ours[k] == pytest.approx(expected, rel=1e-6)
-
-
-def test_an_independent_label_does_not_see_the_others() -> None:
-    p, label = (2 * normal(1, 3, 5)).double().sigmoid(), torch.tensor([2])
-    others = p.clone()
-    others[..., [0, 1, 3, 4]] = 0.99
-    for objective in ("nll", "nll-of-mean", "released"):
-        assert torch.equal(
-            data_term(p.log(), label, None, objective), data_term(others.log(), label, None, objective)
-        )

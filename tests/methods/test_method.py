@@ -335,35 +335,6 @@ def test_an_installed_package_adds_a_method(installed: Any, f: Classifier, image
     assert maps[0, 0].tolist() == maps[1, 1].tolist() == [[1, 0, 1, 0], [0, 1, 0, 1]] * 2
 
 
-def test_a_package_that_cannot_be_loaded_is_named_and_takes_nothing_away(installed: Any) -> None:
-    installed(("checkerboard", "checkered:Chess"))
-    told = r"the method 'checkerboard' of the installed package .* cannot be loaded"
-    with pytest.warns(UserWarning, match=told):
-        assert make_method("random") == Random()
-    with pytest.raises(InputError, match=told):
-        make_method("checkerboard")
-
-
-def test_a_package_cannot_take_a_name_that_is_taken(installed: Any) -> None:
-    installed(("random", "checkered:Checkerboard"), source=PLUGIN.format(name="random"))
-    with pytest.warns(UserWarning, match="a method named 'random' is already registered"):
-        assert make_method("random") == Random()
-    assert METHODS["random"] is Random
-
-
-def test_our_own_methods_are_there_without_any_package() -> None:
-    ours = {
-        "random",
-        "centered-gaussian",
-        "top-label",
-        "gradient",
-        "gradient-x-input",
-        "grad-cam",
-        "learned-mask",
-    }
-    assert ours <= set(METHODS)
-
-
 def test_every_method_runs_on_deterministic_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     seen = []
