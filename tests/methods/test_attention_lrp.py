@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from proofmap.methods.gradients.plain import input_gradients
-from proofmap.methods.propagation.attention_lrp import AttentionLRP, LinearOperations, _Attention
+from proofmap.methods.propagation.attention_lrp import AttentionLRP, LinearOperations
 from proofmap.testing.nets import PICTURES, classifier_of, drawn, normal, values
 
 
@@ -33,7 +33,7 @@ def test_relevances_add_up_to_the_logit_if_attention_is_constant() -> None:
     net, x, labels = drawn(Small()), normal(2, 5, 8, seed=3), torch.tensor([[0, 1, 2]] * 2)
 
     def linear(given: Tensor) -> Tensor:
-        with LinearOperations("constant"), _Attention("constant"):
+        with LinearOperations("constant"):
             return net(given)
 
     assert torch.allclose(linear(x), net(x), atol=1e-5)
@@ -51,7 +51,7 @@ def test_attention_shares_relevance_between_values_queries_and_keys() -> None:
         return F.scaled_dot_product_attention(q @ weights[0], k @ weights[1], v @ weights[2]) @ out
 
     def logits(given: Tensor) -> Tensor:
-        with LinearOperations("halved"), _Attention("halved"):
+        with LinearOperations("halved"):
             return attended(given, given, given).sum(dim=1, keepdim=True)
 
     found = input_gradients(logits, x, torch.zeros(1, 1, dtype=torch.long))[0, 0]
@@ -65,7 +65,7 @@ def test_the_outputs_of_the_net_are_the_same_inside() -> None:
     f = classifier_of(PICTURES, attention=True)
     x = values(PICTURES, 2)
     for rule in ("halved", "constant"):
-        with LinearOperations(rule), _Attention(rule):  # type: ignore[arg-type]
+        with LinearOperations(rule):  # type: ignore[arg-type]
             inside = f(x)
         assert torch.allclose(inside, f(x), atol=1e-5)
     assert AttentionLRP(attention="constant").title() == "attention-lrp:attention=constant"

@@ -315,11 +315,6 @@ def read_header(path: Path) -> Header:
         ) from None
 
 
-def _read_weights(path: Path) -> dict[str, Tensor]:
-    """A masker's weights in float32."""
-    return {name: tensor.float() for name, tensor in load_file(path).items()}
-
-
 def file_digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:16]
@@ -383,7 +378,8 @@ class TrainedMasker(Method):
             )
         with torch.random.fork_rng(devices=[]):  # first weights, which are replaced
             net = self.net.for_net(scales, classifier, header.width)
-        missing, unexpected = net.load_state_dict(_read_weights(path), strict=False)
+        weights = {name: tensor.float() for name, tensor in load_file(path).items()}
+        missing, unexpected = net.load_state_dict(weights, strict=False)
         if unexpected or any(not name.endswith("num_batches_tracked") for name in missing):
             raise InputError(f"{path} holds other weights than its header says; train the masker again")
         net = net.to(classifier.device).eval().requires_grad_(False)

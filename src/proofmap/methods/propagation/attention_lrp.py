@@ -21,7 +21,6 @@ from typing import Any, Literal
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
 from proofmap.classifier import Classifier
 from proofmap.methods.gradients.plain import GradientMethod, input_gradients
@@ -46,12 +45,14 @@ _ACTIVATIONS = (
 _SMALL = 1e-6
 
 
-class LinearOperations(TorchFunctionMode):
-    """A context in which operations have unchanged outputs, but gradients that follow the rules of this module."""
+class LinearOperations(AttentionMaps):
+    """A context in which operations have unchanged outputs, but gradients that follow the rules of this module. Attention is computed by its
+    formula.
+    """
 
     def __init__(self, attention: Attention) -> None:
         super().__init__()
-        self.attention = attention
+        self.rule = attention
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -65,15 +66,7 @@ class LinearOperations(TorchFunctionMode):
             return func(*args, **kwargs).detach()
         if func is F.rms_norm:
             return _rms_norm(*args, **kwargs)
-        return func(*args, **kwargs)
-
-
-class _Attention(AttentionMaps):
-    """A context in which attention is computed by its formula, with gradients that follow the rules of this module."""
-
-    def __init__(self, rule: Attention) -> None:
-        super().__init__()
-        self.rule = rule
+        return super().__torch_function__(func, types, args, kwargs)
 
     def _note(self, attention: Tensor) -> Tensor:
         return attention.detach() if self.rule == "constant" else attention
@@ -84,20 +77,11 @@ class _Attention(AttentionMaps):
         return super()._attend(query, key, value, *args, **kwargs)
 
 
-class _Share(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, share: float) -> Tensor:
-        ctx.share = share
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return gradients[0] * ctx.share, None
-
-
 def _share(x: Tensor, share: float) -> Tensor:
     """``x``, with its gradient multiplied by ``share``."""
-    found: Tensor = _Share.apply(x, share)  # type: ignore[no-untyped-call]
+    found = x.view_as(x)
+    if found.requires_grad:
+        found.register_hook(lambda gradient: gradient * share)
     return found
 
 
@@ -154,7 +138,7 @@ class AttentionLRP(GradientMethod):
         self, classifier: Classifier, images: Tensor, labels: Tensor, each: Callable[[Tensor], Tensor]
     ) -> Tensor:
         def linear(x: Tensor) -> Tensor:
-            with LinearOperations(self.attention), _Attention(self.attention):
+            with LinearOperations(self.attention):
                 return classifier(x)
 
         return input_gradients(linear, images, labels, each)

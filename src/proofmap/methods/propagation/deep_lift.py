@@ -65,10 +65,14 @@ class Recorded(Rewriting):
         return self.in_place(x, new) if in_place else new
 
     def _pool(self, func: Any, x: Tensor, *args: Any, **kwargs: Any) -> Any:
+        # return_indices comes after (size,), or after (kernel, stride, padding, dilation, ceil)
+        last = 1 if func.__name__ in _ADAPTIVE_POOLS else 5
         with torch.no_grad():
-            value, places = _pooled(func.__name__, x, args, kwargs)
+            given = {**kwargs, "return_indices": True}
+            value, places = getattr(F, func.__name__)(x, *args[:last], **given)
         new = self.pooled(x, value, places)
-        return (new, places) if _returns_indices(func.__name__, args, kwargs) else new
+        asked = kwargs.get("return_indices", len(args) > last and args[last])
+        return (new, places) if asked else new
 
     def _batch_norm(self, func: Any, x: Tensor, *args: Any, **kwargs: Any) -> Tensor | None:
         affine = self.fixed_batch_norm(func, x, *args, **kwargs)
@@ -129,18 +133,6 @@ class Rescaled(Recorded):
                 "baseline. Use integrated-gradients"
             )
         return call
-
-
-def _returns_indices(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    place = 1 if name in _ADAPTIVE_POOLS else 5  # after (size,), or (kernel, stride, padding, dilation, ceil)
-    return bool(kwargs.get("return_indices", len(args) > place and args[place]))
-
-
-def _pooled(name: str, x: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, Tensor]:
-    """The maxima and their indices over all axes except the first two."""
-    place = 1 if name in _ADAPTIVE_POOLS else 5
-    value, places = getattr(F, name)(x, *args[:place], **{**kwargs, "return_indices": True})
-    return value, places
 
 
 def _taken(x: Tensor, places: Tensor) -> Tensor:
