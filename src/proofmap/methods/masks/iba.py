@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -52,8 +51,8 @@ _AGREE = 0.01
 class Tail:
     """The part of the net behind ``layer``: ``features(images)`` returns the output of the layer, and ``tail(features)`` returns the logits.
 
-    Earlier layers are not run again. They are replaced in a private view of the net, which shares the net's weights, and return their
-    output for a blank input.
+    :meth:`measure` sets ``mean`` and ``std`` ``(C, h, w)`` of the features. Earlier layers are not run again. They are replaced in a private
+    view of the net, which shares the net's weights, and return their output for a blank input.
     """
 
     def __init__(self, classifier: Classifier, layer: str, dtype: torch.dtype | None = None) -> None:
@@ -98,6 +97,24 @@ class Tail:
                 f"layer {self.layer!r} does not give a spatial map (N, C, h, w); name another one"
             )
         return output.float()
+
+    def measure(self, session: Session, fill: Fill, draws: int) -> None:
+        """Compute the mean and the standard deviation ``(C, h, w)`` of the layer's features over ``draws`` draws of a fill."""
+        classifier = self.classifier
+        keys = [streams.key_of("iba", k) for k in range(draws)]
+        keyed = torch.tensor(keys, dtype=torch.int64, device=classifier.device)
+
+        def sums(start: int, stop: int) -> Tensor:
+            features = self.features(
+                fill(session, classifier.blank(stop - start), keyed[start:stop])
+            ).double()
+            return torch.stack([features.sum(dim=0), features.square().sum(dim=0)])
+
+        with steady_kernels(tf32=False):
+            total = torch.stack(in_batches(sums, draws, classifier.batches[0])).sum(dim=0) / draws
+        mean, square = total
+        std = (square - mean.square()).clamp_min(0).sqrt() * math.sqrt(draws / (draws - 1))
+        self.mean, self.std = mean.float(), std.float().clamp_min(_LEAST_SPREAD)
 
     def __call__(self, features: Tensor) -> Tensor:
         """Logits ``(N, A)`` for features ``(N, C, h, w)``, differentiable in the features."""
@@ -183,15 +200,6 @@ _UNMOVED = 1e-6
 """Change of log f that is due to rounding. If log f changes no more than this, the label does not depend on the layer."""
 
 
-@dataclass(frozen=True)
-class Bottleneck:
-    """The part of the net behind a layer, and the mean and standard deviation ``(C, h, w)`` of the layer's features."""
-
-    tail: Tail
-    mean: Tensor
-    std: Tensor
-
-
 @METHODS.register
 class IBA(MaskMethod):
     """The per-sample information bottleneck. The defaults are the paper's settings."""
@@ -226,18 +234,19 @@ class IBA(MaskMethod):
         super().prepare(session)
         self.bottleneck(session)
 
-    def bottleneck(self, session: Session) -> Bottleneck:
+    def bottleneck(self, session: Session) -> Tail:
         """The layer that gets the noise, and what is known of its features."""
 
-        def build() -> Bottleneck:
+        def build() -> Tail:
             layer = self.layer or find_bottleneck(session.net)
             tail = Tail(session.net, layer, self.dtype_in(session))
-            return Bottleneck(tail, *_statistics(tail, session, self.fill, self.pool))
+            tail.measure(session, self.fill, self.pool)
+            return tail
 
         return session.memo((self, "bottleneck"), build)
 
     def record(self, session: Session) -> dict[str, object]:
-        return {**super().record(session), "layer": self.bottleneck(session).tail.layer}
+        return {**super().record(session), "layer": self.bottleneck(session).layer}
 
     def problem(self, session: Session, fast: Classifier) -> IBAProblem:
         return IBAProblem(self, self.bottleneck(session))
@@ -249,23 +258,6 @@ class IBA(MaskMethod):
         return Cost(forward=1, gradient=labels * self.steps * self.samples)
 
 
-def _statistics(tail: Tail, session: Session, fill: Fill, draws: int) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation ``(C, h, w)`` of the layer's features over ``draws`` draws of a fill."""
-    classifier = tail.classifier
-    keys = [streams.key_of("iba", k) for k in range(draws)]
-    keyed = torch.tensor(keys, dtype=torch.int64, device=classifier.device)
-
-    def sums(start: int, stop: int) -> Tensor:
-        features = tail.features(fill(session, classifier.blank(stop - start), keyed[start:stop])).double()
-        return torch.stack([features.sum(dim=0), features.square().sum(dim=0)])
-
-    with steady_kernels(tf32=False):
-        total = torch.stack(in_batches(sums, draws, classifier.batches[0])).sum(dim=0) / draws
-    mean, square = total
-    std = (square - mean.square()).clamp_min(0).sqrt() * math.sqrt(draws / (draws - 1))
-    return mean.float(), std.float().clamp_min(_LEAST_SPREAD)
-
-
 class IBAProblem(MaskProblem):
     """Learns the noise for the (image, label) pairs in the slots. The weights are A ``(P, C, h, w)``, and the resulting masks are the
     information I.
@@ -273,9 +265,9 @@ class IBAProblem(MaskProblem):
 
     falls = False
 
-    def __init__(self, settings: IBA, behind: Bottleneck) -> None:
-        self.settings, self.classifier, self.tail = settings, behind.tail.classifier, behind.tail
-        self.mean, self.std = behind.mean, behind.std
+    def __init__(self, settings: IBA, tail: Tail) -> None:
+        self.settings, self.classifier, self.tail = settings, tail.classifier, tail
+        self.mean, self.std = tail.mean, tail.std
         self.steps, self.cost, self.rate = settings.steps, settings.samples, settings.learning_rate
         cells, positions = self.mean.shape[1:], self.classifier.inputs.positions
         self.blur = [smoothing(side, settings.smooth, device=self.mean.device) for side in cells]
