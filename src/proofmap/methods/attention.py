@@ -123,7 +123,6 @@ def find_tokens(classifier: Classifier) -> AttentionTokens:
         return AttentionTokens(grid, tuple(rows.nonzero().flatten().tolist()))
 
 
-@dataclass(frozen=True, kw_only=True)
 class AttentionMethod(Method):
     """Base class of methods that make a map from the attention matrices of a net and, unless label-free, from the gradients of the label's
     logit with respect to these matrices.

@@ -136,7 +136,6 @@ def _activations_of(classifier: Classifier, layer: _Layer, images: Tensor) -> Te
         return layer.places.of(outputs[-1]).float()
 
 
-@dataclass(frozen=True, kw_only=True)
 class CAM(Method):
     """Base class of methods that make a map from the activations A ``(N, C, h, w)`` of one layer, enlarged bilinearly to the input.
 
@@ -183,7 +182,6 @@ def enlarged(maps: Tensor, images: Tensor) -> Tensor:
     return F.interpolate(maps, size=images.shape[2:], mode="bilinear", align_corners=False)
 
 
-@dataclass(frozen=True, kw_only=True)
 class GradientCAM(CAM):
     """Base class of maps made from the activations A and the gradient G = d logit_a / d A of each label, by :meth:`combine`."""
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
@@ -27,7 +26,6 @@ from proofmap.plugins.settings import required, setting
 from proofmap.session import Session
 
 
-@dataclass(frozen=True, kw_only=True)
 class Wrapper(Method):
     """A method that changes the maps of another method; written ``NAME:METHOD``.
 
@@ -208,7 +206,6 @@ def _gaussian_matrix(side: int, sigma: float, device: torch.device) -> Tensor:
     return weights / weights.sum(dim=1, keepdim=True)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Blind(Method):
     """Base class of controls that do not use the net."""
 

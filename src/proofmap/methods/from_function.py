@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -49,7 +48,6 @@ def given_maps(found: Any, inputs: Inputs, who: str) -> Tensor:
     return F.interpolate(maps, size=positions, mode=_MODES[len(positions)], align_corners=False)
 
 
-@dataclass(frozen=True, kw_only=True)
 class FromFunction(Method):
     """Any function ``(classifier, images (N, *shape), labels (N, L)) -> maps (N, L, *positions)`` as a method.
 

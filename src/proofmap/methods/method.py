@@ -81,7 +81,6 @@ def passes_text(passes: Mapping[str, Any] | None) -> str | None:
     return " + ".join(parts) + (" per image" if only_fixed else "") or "none"
 
 
-@dataclass(frozen=True, kw_only=True)
 class Method(Plugin):
     """The settings of a method, and how it makes maps: one heat map per label, where larger values are more salient.
 

@@ -96,7 +96,6 @@ def parameters(function: Callable[..., Any], *without: str) -> dict[str, bool]:
     return found
 
 
-@dataclass(frozen=True, kw_only=True)
 class NamedClass(Method):
     """A method that is a class of another library, named with its options: ``captum:Saliency(abs=false)``, ``shap:KernelExplainer``."""
 
@@ -130,7 +129,6 @@ class NamedClass(Method):
         """Raise an error for an unknown class, or for unknown or missing options, before anything is computed."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class LibraryMethod(NamedClass):
     """A method that calls a class of another library on ``classifier.as_module()``.
 
@@ -343,7 +341,6 @@ def in_library(title: str, key: int, device: torch.device) -> Iterator[None]:
 # ---- objects ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
 class FromObject(Method):
     """An object of Captum, pytorch-grad-cam or torch-cam as a method. It must have been made with ``classifier.as_module()``.
 

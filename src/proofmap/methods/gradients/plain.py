@@ -9,7 +9,6 @@ stays: the graph is freed after the pass.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -67,7 +66,6 @@ def check_differentiable(outputs: Tensor) -> None:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
 class GradientMethod(Method):
     """Base class of methods that make a label's map from the gradient and the image ``(N, *shape)``, both in normalised units."""
 
@@ -187,7 +185,6 @@ def _activation(node: Any) -> Tensor:
     return x.clamp(0, None if high is None else getattr(node, high))
 
 
-@dataclass(frozen=True, kw_only=True)
 class RectifiedMethod(GradientMethod):
     """Base class of methods in which every rectifier changes the gradient in the backward pass, by :meth:`passed`."""
 

@@ -339,7 +339,6 @@ class Masker:
     header: Header | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class TrainedMasker(Method):
     """Base class of methods that use a trained masker. The masker must have been trained for the classifier's net."""
 

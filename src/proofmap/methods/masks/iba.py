@@ -114,7 +114,8 @@ class Tail:
             total = torch.stack(in_batches(sums, draws, classifier.batches[0])).sum(dim=0) / draws
         mean, square = total
         std = (square - mean.square()).clamp_min(0).sqrt() * math.sqrt(draws / (draws - 1))
-        self.mean, self.std = mean.float(), std.float().clamp_min(_LEAST_SPREAD)
+        self.mean: Tensor = mean.float()
+        self.std: Tensor = std.float().clamp_min(_LEAST_SPREAD)
 
     def __call__(self, features: Tensor) -> Tensor:
         """Logits ``(N, A)`` for features ``(N, C, h, w)``, differentiable in the features."""

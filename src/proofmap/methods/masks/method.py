@@ -40,7 +40,6 @@ _WORTH_COMPILING = 100_000
 """Number of passes in one call from which compiling the net (half a minute or more) saves time on a GPU."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class MaskMethod(Method):
     """Base class of methods that learn masks."""
 

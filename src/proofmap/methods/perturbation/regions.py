@@ -44,7 +44,6 @@ _USUAL = Pictures(size=(224, 224))
 """The kind of input for which passes are counted if no net is known yet."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class PerturbationMethod(Method):
     """Base class of black-box methods, which hide parts of the input and read the values of the labels."""
 
@@ -345,7 +344,6 @@ _TO_XYZ = [
 """Matrix from linear RGB to XYZ, in units of the white point."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class RegionMethod(PerturbationMethod):
     """Base class of methods that compute one value per region and label. In the map, every position has the value of its region."""
 

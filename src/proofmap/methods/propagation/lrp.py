@@ -372,7 +372,6 @@ def check_logits(method: str, classifier: Classifier) -> None:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
 class RelevanceMethod(Method):
     """Base class of methods that propagate relevance from the logits to the input. Subclasses define the relevance at the logits."""
 
