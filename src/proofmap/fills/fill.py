@@ -7,7 +7,6 @@ the same background. What a fill finds or builds for a net, such as a pool of im
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -22,7 +21,6 @@ from proofmap.plugins.specs import make_plugin
 from proofmap.session import Session
 
 
-@dataclass(frozen=True, kw_only=True)
 class Fill(Plugin):
     """The settings of a fill. A subclass defines :meth:`backgrounds`, or :meth:`backgrounds_behind` if it ``reads_mask``."""
 

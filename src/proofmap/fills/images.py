@@ -30,7 +30,6 @@ _OWN = "own"
 
 
 @FILLS.register
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Images(Fill):
     """Random images: the paper's distractors, drawn with replacement from a fixed pool.
 

@@ -7,7 +7,6 @@ these are the four usual ways to hide columns. A model reads a row as a whole, s
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -24,7 +23,6 @@ _AT_ONCE = 2**24  # numbers in a table of distances
 
 
 @FILLS.register
-@dataclass(frozen=True, kw_only=True, eq=False)
 class NearRows(Images):
     """Hidden columns show the values of another row that is similar in the shown columns: a draw conditional on what is shown.
 
@@ -93,7 +91,6 @@ def _differences(x: Tensor, pool: Tensor, inputs: Inputs) -> Tensor:
 
 
 @FILLS.register
-@dataclass(frozen=True, kw_only=True, eq=False)
 class ClassMedian(Images):
     """Hidden columns show the typical row of a class: the median of numbers, and the most frequent category or boolean.
 

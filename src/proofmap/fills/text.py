@@ -7,7 +7,6 @@ the hidden words, as ``delete`` does. A model reads a text as a whole, so scores
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -25,7 +24,6 @@ from proofmap.plugins.settings import required
 from proofmap.session import Session
 
 
-@dataclass(frozen=True, kw_only=True)
 class TextFill(Fill):
     """Base class of fills that are only for texts. A subclass defines :meth:`hidden`."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
@@ -22,7 +21,6 @@ from proofmap.plugins.settings import setting_names
 from proofmap.session import Session
 
 
-@dataclass(frozen=True, kw_only=True)
 class GameMetric(CurveSettings, Metric):
     """Base class of metrics that read the curves of one game. The settings of the curve are settings of the metric."""
 

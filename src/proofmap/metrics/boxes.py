@@ -167,7 +167,6 @@ LEAST_P = 1e-30
 REFERENCE = "Dabkowski and Gal 2017"
 
 
-@dataclass(frozen=True, kw_only=True)
 class BoxMetric(Metric):
     """Base class of metrics of the box around the thresholded part of a map. An image's value is that of its first label.
 

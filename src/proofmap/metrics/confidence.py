@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Literal
 
@@ -60,7 +59,6 @@ class SoftInsertionGame(Game):
         return None
 
 
-@dataclass(frozen=True, kw_only=True)
 class ConfidenceMetric(Metric):
     """A metric that compares f(x, a) with o, the same probability for one modified input. The value of an image is that of its first label."""
 

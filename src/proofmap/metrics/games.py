@@ -130,7 +130,6 @@ with noise, one draw.
 """
 
 
-@dataclass(frozen=True, kw_only=True)
 class CurveSettings(Plugin):
     """How a curve is computed. Games have these settings, and so do the metrics that are computed from the curve of a game."""
 
@@ -166,7 +165,6 @@ class CurveSettings(Plugin):
         return {name: getattr(self, name) for name in setting_names(CurveSettings)}
 
 
-@dataclass(frozen=True, kw_only=True)
 class Game(CurveSettings):
     """The settings of a game. A subclass defines which positions the net sees after the first ``count`` positions of the order
     (:meth:`shown`).

@@ -18,7 +18,6 @@ from proofmap.metrics.metric import METRICS, Metric
 from proofmap.plugins.settings import setting
 
 
-@dataclass(frozen=True, kw_only=True)
 class LocalisationMetric(Metric):
     """Base class of metrics of maps whose label has known boxes. An image's value is the mean over the labels with boxes.
 

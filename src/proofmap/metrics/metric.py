@@ -26,7 +26,6 @@ from proofmap.plugins.specs import make_plugin
 from proofmap.session import Session
 
 
-@dataclass(frozen=True, kw_only=True)
 class Metric(Plugin):
     """The settings of a metric: one value per image from a :class:`Judged`, which holds a method's maps; NaN if an image does
     not count.
@@ -192,7 +191,6 @@ class RunValue:
     n: int
 
 
-@dataclass(frozen=True, kw_only=True)
 class RunMetric(Metric):
     """The settings of a metric of a whole run: agreement, reliability, anything that needs all methods at once."""
 

@@ -14,7 +14,6 @@ for the input and for the fill.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
@@ -173,7 +172,6 @@ def _positive(maps: Tensor) -> Tensor:
     return maps.flatten(2).clamp_min(0)
 
 
-@dataclass(frozen=True, kw_only=True)
 class MerlinArthur(Metric):
     """Base class of the two Merlin-Arthur metrics. The settings say how much is shown, and over which fill."""
 

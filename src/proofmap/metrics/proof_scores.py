@@ -23,7 +23,7 @@ curve. The curve is known only at the points that are played, so a spike narrowe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -49,7 +49,6 @@ COUNTED = (
 REFERENCE = "Gupta, Saunshi, Yu, Lyu and Arora, NeurIPS 2022"
 
 
-@dataclass(frozen=True, kw_only=True)
 class ProofMetric(GameMetric):
     """Base class of metrics of the paper's definition. The shortcut ``thresholds`` sets e1 and e2; each metric uses one of them."""
 
@@ -223,7 +222,6 @@ class SecondSoundness(ProofMetric):
 Q = "quantile of the curve that counts as its peak; 1: the largest point"
 
 
-@dataclass(frozen=True, kw_only=True)
 class ShapeMetric(WorstOfLabels):
     """Base class of metrics that summarise the points of an insertion curve F, without points at which nothing is shown. An image's
     value is that of its worst label.

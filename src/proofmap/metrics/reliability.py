@@ -8,7 +8,6 @@ consistency:    do two metrics agree on one method's maps?               Spearma
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations
 
 import torch
@@ -60,7 +59,6 @@ def mean_correlation(values: Tensor) -> float:
     return float(found.nanmean())
 
 
-@dataclass(frozen=True, kw_only=True)
 class ScoreMetric(RunMetric):
     """A metric of a run with one number for each score that all methods have."""
 

@@ -10,7 +10,6 @@ and a base metric makes a completeness and a soundness. Gamma is a game with its
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -22,7 +21,6 @@ from proofmap.plugins.settings import Plugin, setting
 from proofmap.plugins.specs import make_plugin
 
 
-@dataclass(frozen=True, kw_only=True)
 class Target(Plugin):
     """The description of a target function: a number for every label from the net's logits.
 
