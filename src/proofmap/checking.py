@@ -16,6 +16,7 @@ from proofmap.classifier.classifier import as_classifier
 from proofmap.classifier.kernels import outside_inference_mode
 from proofmap.classifier.randomised import layers_of, randomised
 from proofmap.core.errors import InputError
+from proofmap.core.inputs import Inputs
 from proofmap.core.labels import NO_LABEL, LabelRule, Labels
 from proofmap.core.progress import Progress
 from proofmap.core.text import counted
@@ -24,7 +25,7 @@ from proofmap.data.given import images_as_tensor
 from proofmap.methods.method import Method, MethodLike
 from proofmap.metrics.randomisation import SIMILARITIES, Similarity, similarity, smooth_maps
 from proofmap.plugins.failures import exit_as_error
-from proofmap.results.randomisation import Order, SanityChecks, SanityLine, sanity_notes
+from proofmap.results.randomisation import FLOOR, Order, SanityChecks, SanityLine
 from proofmap.results.statistics import mean_score
 from proofmap.session import Session
 from proofmap.study.opened import prepare_study
@@ -130,10 +131,27 @@ def sanity_checks(
     )
     rule = str(LabelRule.parse(labels, classifier.names))
     done: list[Order] = [*orders, *(["labels"] if relabelled is not None else [])]  # type: ignore[list-item]
-    notes = sanity_notes(
+    notes = _notes(
         len(images), draws, done, model=classifier.name, labels=rule, seed=seed, inputs=classifier.inputs
     )
     return SanityChecks(tuple(line for title in titles for line in found[title]), tuple(floors), tuple(notes))
+
+
+def _notes(
+    images: int, draws: str, orders: Sequence[Order], *, model: str, labels: str, seed: int, inputs: Inputs
+) -> list[str]:
+    """Notes on how the similarities were computed, and on a missing label randomisation."""
+    notes = [
+        f"{counted(images, inputs.singular)}, labels {labels}, model {model}, seed {seed}; {draws}; 95 % intervals over {inputs.noun}; "
+        f"{', '.join(SIMILARITIES)}: 1 where maps stay as they are; "
+        f"{FLOOR}: maps of two {inputs.noun} of the net as it is"
+    ]
+    if "labels" not in orders:
+        notes.append(
+            "label randomisation was left out: it needs a net of the same kind that was trained on the same pictures with shuffled "
+            "labels (relabelled=..., --relabelled)"
+        )
+    return notes
 
 
 def _steps(

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
 from proofmap.core.errors import InputError
-from proofmap.core.inputs import Inputs
-from proofmap.core.text import counted
-from proofmap.metrics.randomisation import SIMILARITIES
 from proofmap.results import tables
 from proofmap.results.tables import Cells, Tables
 
@@ -137,23 +133,6 @@ class SanityChecks(Tables):
 
     def record(self) -> dict[str, object]:
         return {"verdicts": [asdict(verdict) for verdict in self.verdicts()], **asdict(self)}
-
-
-def sanity_notes(
-    images: int, draws: str, orders: Sequence[Order], *, model: str, labels: str, seed: int, inputs: Inputs
-) -> list[str]:
-    """Notes on how the similarities were computed, and on a missing label randomisation."""
-    notes = [
-        f"{counted(images, inputs.singular)}, labels {labels}, model {model}, seed {seed}; {draws}; 95 % intervals over {inputs.noun}; "
-        f"{', '.join(SIMILARITIES)}: 1 where maps stay as they are; "
-        f"{FLOOR}: maps of two {inputs.noun} of the net as it is"
-    ]
-    if "labels" not in orders:
-        notes.append(
-            "label randomisation was left out: it needs a net of the same kind that was trained on the same pictures with shuffled "
-            "labels (relabelled=..., --relabelled)"
-        )
-    return notes
 
 
 def _ends(line: SanityLine) -> tuple[float, float]:

@@ -330,7 +330,7 @@ def pairs_html(evaluation: Evaluation) -> str:
     return table_html(header, rows[:MOST_ROWS], [*notes, *fill_notes(evaluation)])
 
 
-def score_records(evaluation: Evaluation) -> Iterator[dict[str, object]]:
+def _score_records(evaluation: Evaluation) -> Iterator[dict[str, object]]:
     """One record per method and score: the mean with its interval, direction and settings (as JSON)."""
     for result in evaluation.results:
         for score in result.scores:
@@ -338,7 +338,7 @@ def score_records(evaluation: Evaluation) -> Iterator[dict[str, object]]:
             yield {"method": result.name, **record, "settings": json.dumps(record["settings"], default=str)}
 
 
-def image_records(evaluation: Evaluation) -> Iterator[dict[str, object]]:
+def _image_records(evaluation: Evaluation) -> Iterator[dict[str, object]]:
     """One record per method, metric and image; the value is NaN where the image does not count."""
     for result in evaluation.results:
         for metric, values in result.values.items():
@@ -346,7 +346,7 @@ def image_records(evaluation: Evaluation) -> Iterator[dict[str, object]]:
                 yield {"method": result.name, "metric": metric, "image": image, "value": value}
 
 
-def label_records(evaluation: Evaluation) -> Iterator[dict[str, object]]:
+def _label_records(evaluation: Evaluation) -> Iterator[dict[str, object]]:
     """One record per method, metric, image and label, with f, the net's probability of the label."""
     names = evaluation.label_names
     believed, table = evaluation.f.tolist(), evaluation.labels.tolist()
@@ -360,13 +360,20 @@ def label_records(evaluation: Evaluation) -> Iterator[dict[str, object]]:
                         yield {"method": result.name, "metric": metric, **place, "value": found[k]}
 
 
-def dataframe(evaluation: Evaluation, table: str = "scores") -> pd.DataFrame:
-    """The table named ``table`` (one of ``TABLES``) as a pandas DataFrame. A value that does not count is NaN."""
+def table_records(evaluation: Evaluation, table: str) -> Iterator[dict[str, object]]:
+    """The records of the table named ``table``, one of ``TABLES``."""
     if table not in TABLES:
         raise InputError(f"there is no table {table!r}; there are {', '.join(TABLES)}")
+    return {"scores": _score_records, "per_image": _image_records, "per_label": _label_records}[table](
+        evaluation
+    )
+
+
+def dataframe(evaluation: Evaluation, table: str = "scores") -> pd.DataFrame:
+    """The table named ``table`` (one of ``TABLES``) as a pandas DataFrame. A value that does not count is NaN."""
+    records = list(table_records(evaluation, table))
     pandas = require("pandas", extra="pandas", purpose="to_dataframe()")
-    records = {"scores": score_records, "per_image": image_records, "per_label": label_records}[table]
-    frame: pd.DataFrame = pandas.DataFrame.from_records(list(records(evaluation)))
+    frame: pd.DataFrame = pandas.DataFrame.from_records(records)
     return frame
 
 

@@ -18,12 +18,10 @@ from proofmap.results.evaluation import Evaluation
 from proofmap.results.score_tables import (
     TABLES,
     best_two,
-    image_records,
-    label_records,
     latex,
     score_cells,
     score_notes,
-    score_records,
+    table_records,
 )
 from proofmap.results.sharing import shared, without_folders
 from proofmap.results.tables import markdown
@@ -57,7 +55,7 @@ def export_run(
         return [path]
     with written_together(out) as folder:
         for name in wanted:
-            records = score_records(evaluation) if name == "scores" else _values(run, evaluation, name)
+            records = table_records(evaluation, name) if name == "scores" else _values(run, evaluation, name)
             with atomic_write(folder / f"{name}.{format}") as part:
                 _write(part, format, [{k: _known(value) for k, value in row.items()} for row in records])
     return [Path(out, f"{name}.{format}") for name in wanted]
@@ -75,7 +73,7 @@ def _text(run: Run, evaluation: Evaluation, format: str) -> str:
 def _values(run: Run, evaluation: Evaluation, name: str) -> Iterator[dict[str, object]]:
     """A record for each value, with the true label of its image before the value."""
     truth = {row.name: row.truth for row in run.images}
-    for record in (image_records if name == "per_image" else label_records)(evaluation):
+    for record in table_records(evaluation, name):
         value = record.pop("value")
         yield {**record, "truth": truth[str(record["image"])], "value": value}
 
