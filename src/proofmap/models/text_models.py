@@ -35,6 +35,7 @@ from proofmap.models.hub_access import load_transformer, special_tokens
 from proofmap.models.names import distinct
 from proofmap.models.spec import ModelSpec
 from proofmap.models.token_nets import Gates, PerLabelNet, TokenNet, TokenReader, run_model
+from proofmap.plugins.identity import identity
 
 _PACKAGE, _ARCHIVE = "all_minilm_l6_v2", "model.zip"
 _SCALE = 20.0
@@ -144,6 +145,10 @@ class _Languages:
         """The tables that the logits are computed from, as the weights of a net."""
         tables = ("nb_pc", "nb_ptc", "tk_nextmove", "tk_output")
         return {name: torch.from_numpy(np.asarray(getattr(self._model, name))) for name in tables}
+
+    def fingerprint(self) -> str:
+        """A digest of these tables, by which a run knows the model again."""
+        return identity(self.state_dict())
 
     def __call__(self, texts: list[str]) -> NDArray[np.float64]:
         model = self._model
