@@ -57,7 +57,7 @@ SENTENCES = (
 
 class Demo(NamedTuple):
     """The content of a demo: a model, inputs with their true labels if known, fills (what hidden positions show), a sentence that describes
-    the demo, and the words for an input and its positions.
+    the demo, and the word for an input.
     """
 
     classifier: pm.Classifier
@@ -66,7 +66,6 @@ class Demo(NamedTuple):
     fills: tuple[str, ...]
     about: str
     item: str
-    parts: str
 
 
 def demo_without_gradients(
@@ -89,7 +88,9 @@ def demo_without_gradients(
         progress=progress_for(stderr, quiet),
     )
     report = print_and_save(found, out, demo.item)
-    stderr.print(f"open {shown_path(report)} in a browser: every {demo.item}, with its {demo.parts}")
+    stderr.print(
+        f"open {shown_path(report)} in a browser: every {demo.item}, with its {found.inputs.position_noun}"
+    )
 
 
 def table_demo() -> Demo:
@@ -100,14 +101,14 @@ def table_demo() -> Demo:
         f"a forest of {TREES} trees, trained on 398 tumours of scikit-learn's breast-cancer table, is right on {right:.0%} of "
         f"{len(rows)} others".replace("%", " %")
     )
-    return Demo(classifier, rows[:ROWS], truth[:ROWS], ("gray", "near-rows"), about, "row", "columns by name")
+    return Demo(classifier, rows[:ROWS], truth[:ROWS], ("gray", "near-rows"), about, "row")
 
 
 def text_demo() -> Demo:
     """Sentences, some in two languages, and the language model of the package py3langid."""
     classifier = pm.load_classifier("py3langid").restricted(LANGUAGES)
     about = f"py3langid tells {len(classifier.names)} languages apart; here {len(LANGUAGES)} count: {', '.join(LANGUAGES)}"
-    return Demo(classifier, list(SENTENCES), None, ("delete", "images"), about, "text", "words")
+    return Demo(classifier, list(SENTENCES), None, ("delete", "images"), about, "text")
 
 
 DEMOS = {"table": table_demo, "text": text_demo}
