@@ -1,6 +1,6 @@
 """What Ray costs per unit, and what a second worker brings.
 
-    python benchmarks/ray_scaling.py [--trivial 100000] [--units 24]
+    python benchmarks/ray_scaling.py [--trivial 5000] [--units 24]
 
 Trivial units show the overhead: the seconds from the first result to the last, less those of a plain loop, and the
 driver's memory on the way. Then a unit as studies have them, gradients of EfficientNet-Lite0 with random weights, with
@@ -96,7 +96,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--trivial", type=int, default=100_000)
+    parser.add_argument("--trivial", type=int, default=5_000)
     parser.add_argument("--units", type=int, default=24)
     args = parser.parse_args()
     overhead(args.trivial)
