@@ -99,7 +99,7 @@ def try_reproduce(times: int, drawn: random.Random, folder: Path, first: str | N
     while seen["kills"] < times:
         out = folder / f"run-{seen['kills']}"
         for _ in range(3):
-            code = killed_at(drawn.randint(1, 400), work(out))
+            code = killed_at(drawn.randint(1, 200), work(out))
             seen["kills"] += code == -signal.SIGKILL
             seen["ended before the kill"] += code == 0
             seen["other ends"] += code not in (0, -signal.SIGKILL)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import runpy
 import sys
 from collections.abc import Iterator
@@ -131,85 +130,6 @@ def test_soundness_without_labels_below_e2_is_that_of_the_worst_other_label(scri
             min(s for a, s in each if a >= 0.001), rel=1e-4
         )
         assert values["soundness"][k] < 0.9 * values["soundness, f >= e2"][k]
-
-
-def test_other_nets_are_judged_row_by_row_and_held_against_fast(
-    script: Script, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    found = script("other_nets", BENCHMARKS / "studies")
-    judged: list[str] = []
-
-    def values_of(f: object, spec: str, images: torch.Tensor, *_: object) -> dict[str, object]:
-        judged.append(spec)
-        if spec == "broken":
-            raise found.pm.ProofmapError("gradients overflow")
-        x = torch.rand(
-            len(found.MEASURES) + 4, len(images), generator=torch.Generator().manual_seed(len(spec))
-        )
-        names = ("completeness", "soundness", "soundness, f >= e2", "reach", *found.MEASURES)
-        values = dict(zip(names, x.tolist(), strict=True))
-        return {"method": spec, "seconds": 1.0, "fills": {"gray": values}}
-
-    def net_of(name: str, data: Path, device: str) -> found.pm.Classifier:
-        torch.manual_seed(0)
-        return found.pm.Classifier(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 10)), size=4)
-
-    pictures = torch.rand(40, 3, 4, 4, generator=torch.Generator().manual_seed(1))
-    monkeypatch.setattr(found, "values_of", values_of)
-    monkeypatch.setattr(found, "net_of", net_of)
-    monkeypatch.setattr(found, "pictures_of", lambda *_: pictures)
-    asked = [
-        "-",
-        "-",
-        "--out",
-        str(tmp_path),
-        "--number",
-        "6",
-        "--methods",
-        "grad-cam",
-        "broken",
-        "belief-mask",
-    ]
-    for net in ("cifar10-vit", "cifar10-resnet56"):
-        monkeypatch.setattr(sys, "argv", [*asked, "--nets", net])
-        found.main()
-    record = json.loads((tmp_path / "other-nets.json").read_text())
-    assert [(row["net"], row["method"], row["n"]) for row in record["rows"]] == [
-        (net, method, 6)
-        for net in ("cifar10-resnet56", "cifar10-vit")
-        for method in ("grad-cam", "belief-mask")
-    ]
-    assert record["failed"].count("gradients overflow") == 2
-    cam, fast = (row["fills"]["gray"] for row in record["rows"][:2])
-    assert "minus fast" not in fast
-    for score in ("completeness", "soundness"):
-        difference = cam["minus fast"][score]
-        assert difference["value"] == pytest.approx(cam[score]["value"] - fast[score]["value"], abs=2e-4)
-        assert difference["low"] < difference["value"] < difference["high"]
-    f = net_of("", tmp_path, "")
-    third = [i for i in range(40) if float(f.probabilities(pictures)[i].topk(2).values[1]) >= 0.1]
-    held = [place for k, place in enumerate(third) if k % 3][:6]
-    best = f.probabilities(pictures[held]).sort(descending=True).values[:, :5].median(dim=0).values
-    told = record["median f of the five labels"]["cifar10-vit"]
-    assert told == pytest.approx(best.tolist(), rel=0.05)
-
-    judged.clear()
-    found.main()
-    assert judged == ["broken"]  # what is there is not judged again
-    chosen: list[object] = []
-
-    def pictures_of(*given: object) -> torch.Tensor:
-        chosen.append(given[3])
-        return pictures
-
-    monkeypatch.setattr(found, "pictures_of", pictures_of)
-    monkeypatch.setattr(sys, "argv", [*asked, "--nets", "cifar10-vit", "--pictures", "2000", "3000"])
-    with pytest.raises(SystemExit, match="test pictures 2000 to 2999; take another --out"):
-        found.main()
-    assert chosen == [(2000, 3000)]
-    monkeypatch.setattr(sys, "argv", [*asked, "--nets", "cifar10-vit", "--fold", "tune"])
-    with pytest.raises(SystemExit, match="take another --out"):
-        found.main()
 
 
 def test_the_vgg_has_the_layers_of_the_published_file(script: Script) -> None:

@@ -17,13 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 
 from proofmap.core.errors import InputError
 from proofmap.study import Run, RunBusy, Selection, StoreError, Study, run_study, verify_run
 from proofmap.study.lock import locked
 from proofmap.study.store import Store
-from tests.data.made_up import bomb, jpeg, noise, save
+from tests.data.made_up import bomb, jpeg, save
 from tests.study.processes import Processes
 from tests.study.studies import facts, net_file, photos, toy_study
 
@@ -405,37 +404,3 @@ def test_a_folder_of_nothing_readable_is_told(tmp_path: Path) -> None:
     (tmp_path / "photos" / "x.png").write_bytes(b"no picture")
     with pytest.raises(InputError, match=r"1 were looked at, 1 cannot be read.*x\.png"):
         run_study(study, tmp_path / "run")
-
-
-def test_five_hundred_files_with_one_in_a_hundred_unreadable(tmp_path: Path) -> None:
-    pictures = tmp_path / "photos"
-    pictures.mkdir()
-    sheet = noise(0, 200, 206)
-    good = save(tmp_path, "good.bmp", sheet[:2, :2]).read_bytes()
-    for k in range(500):
-        row, column = divmod(k, 100)
-        content = bytearray(good)
-        content[-12:] = sheet[row : row + 2, column : column + 2].tobytes()
-        (pictures / f"{k:05d}.bmp").write_bytes(content[:40] if k % 100 == 7 else content)
-    with Image.open(pictures / "00000.bmp") as picture:
-        assert picture.size == (2, 2)
-    (tmp_path / "net.py").write_text(
-        "from tests.toys import linear_classifier\ndef make():\n    return linear_classifier(2, 3, batch_size=512)\n"
-    )
-    study = Study(
-        model=f"{tmp_path / 'net.py'}:make",
-        data=str(pictures),
-        labels="top1",
-        methods=["centered-gaussian"],
-        metrics=[{"metric": "insertion", "points": 2}],
-        maps="none",
-        images_per_unit=100,
-    )
-    outcome = run_study(study, tmp_path / "run")
-    assert (outcome.unreadable, outcome.failed, outcome.plan.images) == (5, 0, 495)
-    with Run(tmp_path / "run") as run:
-        (score,) = run.evaluation().results[0].scores
-        assert score.n == 495
-        failures = run.failures()
-        assert [f.image for f in failures] == [f"{k:05d}.bmp" for k in range(7, 500, 100)]
-        assert all(f.image in f.reason for f in failures)

@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 import torch
 
-from proofmap.cli.lists import LISTS
 from proofmap.core.errors import InputError, MissingExtra
 from proofmap.data.photos import load_images
 from proofmap.results.evaluation import Evaluation
@@ -180,27 +179,6 @@ def test_a_run_can_be_read_while_another_process_writes_it(processes: Processes,
     assert (child.result() or {}).get("failed") == 0
     assert seen == sorted(seen), "what was read once stays"
     assert {s.name: s.n for s in _evaluation(tmp_path / "run").results[0].scores}["insertion"] == 12
-
-
-def test_a_folder_that_vanishes_while_runs_are_looked_for_is_passed_over(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    for name in ("passing", "stays"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "run.json").write_text("{}")
-        (tmp_path / name / "scores.sqlite").touch()
-    there = os.scandir
-
-    def scandir(path: Any = ".") -> Any:
-        if Path(os.fsdecode(path)).name == "passing":
-            raise FileNotFoundError(path)
-        return there(path)
-
-    monkeypatch.setattr(os, "scandir", scandir)
-    with pytest.raises(StoreError, match=r"there is no run directory .*/run\. Near it: .*/stays"):
-        Run(tmp_path / "run")
-    found, *_ = LISTS["runs"](str(tmp_path), Path("data"))
-    assert found == []  # it is passed over, and the other is not of this program
 
 
 def test_a_run_on_a_disk_that_cannot_be_written_is_told(
