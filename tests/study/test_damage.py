@@ -161,6 +161,39 @@ def test_a_lost_journal_loses_only_what_was_in_it(processes: Processes, tmp_path
     assert facts(tmp_path / "run") == facts(tmp_path / "whole")
 
 
+# ---- images.jsonl ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        Path.unlink,
+        lambda path: path.write_bytes(path.read_bytes()[:300]),
+        lambda path: path.write_text("[]\n\n"),
+    ],
+    ids=["gone", "cut", "other"],
+)
+def test_lost_images_are_named_and_their_results_are_given_to_no_others(
+    harm: Callable[[Path], None], run: tuple[Study, Path]
+) -> None:
+    study, folder = run
+    before, content = facts(folder), (folder / "images.jsonl").read_bytes()
+    harm(folder / "images.jsonl")
+    for attempt in (lambda: facts(folder), lambda: run_study(study, folder)):
+        with pytest.raises(StoreError, match=r"images\.jsonl is damaged"):
+            attempt()
+    (folder / "images.jsonl").write_bytes(content)
+    assert run_study(study, folder).units == 0 and facts(folder) == before
+
+
+def test_a_half_written_chunk_of_images_is_surveyed_again(run: tuple[Study, Path]) -> None:
+    study, folder = run
+    before, content = facts(folder), (folder / "images.jsonl").read_bytes()
+    (folder / "images.jsonl").write_bytes(content + content[:150])
+    assert facts(folder) == before and run_study(study, folder).units == 0
+    assert (folder / "images.jsonl").read_bytes() == content
+
+
 # ---- run.json -------------------------------------------------------------------------------------------------
 
 
