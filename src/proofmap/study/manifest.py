@@ -40,7 +40,7 @@ SCHEMA = 5
 class Registered:
     """A method or metric of a run, as ``run.json`` has it.
 
-    ``flag`` is ``label_free`` for a method and ``higher_is_better`` for a metric. ``kind`` is ``SIGNED`` or empty for a method; for a metric
+    ``flag`` is ``label_free`` for a method and ``higher_is_better`` for a metric. ``kind`` is ``signed`` or empty for a method; for a metric
     it says what is measured. ``limits`` are those of a metric's values; None where there is none."""
 
     name: str
@@ -48,10 +48,6 @@ class Registered:
     settings: Mapping[str, object]
     kind: str = ""
     limits: Sequence[float | None] = (None, None)
-
-
-SIGNED = "signed"
-"""The ``kind`` of a registered method whose maps have signed values."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,6 @@ from proofmap.study.manifest import Manifest
 from proofmap.study.opened import open_study
 from proofmap.study.planning import Plan, make_plan, measure_speed, work_of
 from proofmap.study.resume import resolve_manifest
-from proofmap.study.selection import chosen_images
 from proofmap.study.store import SCORES, ImageRow, Store
 from proofmap.study.study import Study
 from proofmap.study.survey import Survey
@@ -32,7 +31,7 @@ def preview(study: Study, out: Path, *, device: str | None = None, threads: int 
     done: dict[str, int] = {}
     if not new and (out / SCORES).exists():
         with Store(out) as store:
-            rows = chosen_images(store.images(), manifest.selection)
+            rows = manifest.selection.chosen(store.images())
             taken = map_sources(opened.methods)
             work = work_of(store, rows, manifest.blocks, list(opened.methods), list(opened.metrics), taken)
             left = Counter(unit.method for unit in work.waiting)

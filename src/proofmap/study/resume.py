@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import shlex
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -21,7 +20,7 @@ from proofmap.core.version import source_version
 from proofmap.methods.method import Method
 from proofmap.plugins.identity import provenance
 from proofmap.plugins.source import HERE_ONLY
-from proofmap.study.manifest import SIGNED, Manifest, Registered, differences
+from proofmap.study.manifest import Manifest, Registered, differences
 from proofmap.study.opened import OpenStudy, open_study
 from proofmap.study.planning import images_per_unit
 from proofmap.study.store import SCORES, Store
@@ -67,19 +66,6 @@ def resolve_manifest(
     return manifest, True
 
 
-def warn_of_kept_settings(run: Manifest, study: Study, batch_size: int | None, threads: int | None) -> None:
-    """Warn if the study asks for a block size, batch size or number of threads that differs from the run's."""
-    requested = {
-        "images per unit": (study.images_per_unit, [run.images_per_unit]),
-        "threads": (threads, [run.threads]),
-        "batch size": (batch_size, sorted(set(run.batches))),
-    }
-    for name, (wanted, kept) in requested.items():
-        if wanted is not None and [wanted] != kept:
-            shown = " and ".join(map(str, kept))
-            warnings.warn(f"the run keeps the {name} it began with, {shown}, not {wanted}", stacklevel=3)
-
-
 # ---- methods and metrics --------------------------------------------------------------------------------------
 
 
@@ -96,7 +82,7 @@ def registrations(opened: OpenStudy) -> dict[str, list[Registered]]:
     return {
         "methods": [
             Registered(
-                n, m.label_free, plain({**m.record(learning), **provenance(m)}), SIGNED if m.signed else ""
+                n, m.label_free, plain({**m.record(learning), **provenance(m)}), "signed" if m.signed else ""
             )
             for n, m in opened.methods.items()
         ],

@@ -44,18 +44,15 @@ from proofmap.study.planning import Plan, Work, make_plan, speed_if_slow, work_o
 from proofmap.study.resume import (
     changed_settings,
     failed_units,
-    plain_record,
     registrations,
     resolve_manifest,
-    warn_of_kept_settings,
 )
 from proofmap.study.sanity import Sanity, measure_sanity
-from proofmap.study.selection import chosen_images, unreadable_images
 from proofmap.study.store import MAPS, ImageRow, Store, StoreError, write_maps
 from proofmap.study.stored_run import Run, images_of
 from proofmap.study.study import Study
 from proofmap.study.survey import Survey, changed_images
-from proofmap.study.unit import Unit, UnitResult, Worker, open_worker
+from proofmap.study.unit import Unit, UnitResult, Worker
 from proofmap.study.watchers import State, Tally, Watcher
 
 GIVE_UP_AFTER = 3
@@ -152,7 +149,7 @@ def run_study(
         }
         existing = Manifest.find(Path(out))
         if existing is not None:
-            warn_of_kept_settings(existing, study, batch_size, threads)
+            _warn_of_kept_settings(existing, study, batch_size, threads)
             arguments |= {"threads": existing.threads, "distractors": existing.distractors}
         opened = open_study(study, **arguments)
         if existing is None and batch_size is not None:
@@ -250,7 +247,7 @@ class _Run:
         known = self.manifest.sanity
         if known is None or known["of"] != len(images):  # computed again after images were added
             found = measure_sanity(self.opened, images, chosen=self.manifest.selection.correct)
-            self._save(replace(self.manifest, sanity=plain_record(asdict(found))))
+            self._save(replace(self.manifest, sanity=asdict(found)))
         if self.on_sanity is not None:
             self.on_sanity(Sanity.from_record(self.manifest.sanity))
         self._register()
@@ -343,8 +340,8 @@ class _Run:
 
         self.survey.complete(self.store, retry=self.retry, on_progress=report_survey)
         rows = self.store.images()
-        self.unreadable = len(unreadable_images(rows, selection))
-        chosen = chosen_images(rows, selection)
+        self.unreadable = len(selection.passed_over(rows)[0])
+        chosen = selection.chosen(rows)
         if not chosen:
             unreadable = [row for row in rows if row.failure is not None]
             first = f", the first because: {unreadable[0].failure}" if unreadable else ""
@@ -427,7 +424,7 @@ class _Run:
             }
             game = f"insertion {digest_of(json.dumps(about, sort_keys=True, default=str))}"
             manifest = (
-                replace(manifest, games={game: plain_record(about), **manifest.games})
+                replace(manifest, games={game: about, **manifest.games})
                 if game not in manifest.games
                 else manifest
             )
@@ -467,7 +464,7 @@ class _Run:
         settings = dataset_settings(self.opened.data)
         arguments = {**self.arguments, "dataset": settings if settings.get("dataset") else self.opened.data}
         arguments["device"] = self.worker_device or arguments["device"]
-        return partial(open_worker, self.opened.study, batches, self.folder, **arguments)
+        return partial(Worker.open, self.opened.study, batches, self.folder, **arguments)
 
 
 def _sum(values: np.ndarray | None) -> tuple[float, int]:
@@ -491,6 +488,19 @@ def _arrays(images: int, result: UnitResult) -> dict[str, np.ndarray]:
                 found[name] = np.full((images, *array.shape[1:]), np.nan, dtype=np.float32)
             found[name][list(part.places)] = array
     return found
+
+
+def _warn_of_kept_settings(run: Manifest, study: Study, batch_size: int | None, threads: int | None) -> None:
+    """Warn if the study asks for a block size, batch size or number of threads that differs from the run's."""
+    requested = {
+        "images per unit": (study.images_per_unit, [run.images_per_unit]),
+        "threads": (threads, [run.threads]),
+        "batch size": (batch_size, sorted(set(run.batches))),
+    }
+    for name, (wanted, kept) in requested.items():
+        if wanted is not None and [wanted] != kept:
+            shown = " and ".join(map(str, kept))
+            warnings.warn(f"the run keeps the {name} it began with, {shown}, not {wanted}", stacklevel=3)
 
 
 def _lost_units(folder: Path, store: Store) -> list[tuple[str, int]]:

@@ -33,27 +33,19 @@ class Selection:
         object.__setattr__(self, "names", list_of("images.names", names, (str,), "names of pictures"))
         check_settings(self, "images.")
 
+    def chosen(self, rows: Sequence[ImageRow]) -> list[ImageRow]:
+        """The rows of the pictures that the study uses, in the order in which they were surveyed."""
+        eligible = [row for row in rows if row.eligible]
+        return eligible if self.number is None else eligible[: self.number]
 
-def chosen_images(rows: Sequence[ImageRow], selection: Selection) -> list[ImageRow]:
-    """The rows of the pictures that the study uses, in the order in which they were surveyed."""
-    eligible = [row for row in rows if row.eligible]
-    return eligible if selection.number is None else eligible[: selection.number]
-
-
-def unreadable_images(rows: Sequence[ImageRow], selection: Selection) -> list[ImageRow]:
-    """The rows of unreadable pictures that the study might have used: those that come before the last picture it uses."""
-    return [row for row in _passed(rows, selection) if row.failure is not None]
-
-
-def unlabelled_images(rows: Sequence[ImageRow], selection: Selection) -> list[ImageRow]:
-    """The rows of pictures that were left out because the study judges true labels and these pictures have none."""
-    return [row for row in _passed(rows, selection) if row.failure is None and not row.labels]
-
-
-def _passed(rows: Sequence[ImageRow], selection: Selection) -> Sequence[ImageRow]:
-    chosen = chosen_images(rows, selection)
-    enough = selection.number is not None and len(chosen) >= selection.number
-    return rows[: rows.index(chosen[-1])] if enough else rows
+    def passed_over(self, rows: Sequence[ImageRow]) -> tuple[list[ImageRow], list[ImageRow]]:
+        """Pictures that the study might have used, because they come before the last picture that it uses: the rows of those that cannot
+        be read, and of those without a label to judge, if true labels are judged."""
+        chosen = self.chosen(rows)
+        if self.number is not None and len(chosen) >= self.number:
+            rows = rows[: rows.index(chosen[-1])]
+        unreadable = [row for row in rows if row.failure is not None]
+        return unreadable, [row for row in rows if row.failure is None and not row.labels]
 
 
 def list_of(name: str, value: object, kinds: tuple[type, ...], words: str) -> tuple[Any, ...]:

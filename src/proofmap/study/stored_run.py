@@ -23,9 +23,8 @@ from proofmap.results.arrays import Array, CurveArrays
 from proofmap.results.evaluation import Evaluation, batch_record
 from proofmap.results.records import MethodResult, method_result
 from proofmap.results.statistics import Score
-from proofmap.study.manifest import SIGNED, Manifest, Registered
+from proofmap.study.manifest import Manifest, Registered
 from proofmap.study.sanity import Sanity
-from proofmap.study.selection import chosen_images, unlabelled_images, unreadable_images
 from proofmap.study.store import IMAGES, ImageRow, Store, StoreError, damaged, read_maps
 
 if TYPE_CHECKING:
@@ -93,7 +92,7 @@ class Run:
 
     def failures(self) -> list[Failure]:
         """Images that could not be read, then those that a method failed on."""
-        rows = unreadable_images(self.store.images(), self.manifest.selection)
+        rows, _ = self.manifest.selection.passed_over(self.store.images())
         found = [Failure(row.name, "", str(row.failure)) for row in rows]
         failed: dict[str, dict[str, str]] = {name: {} for name in self.methods}
         query = "SELECT method, failures FROM units WHERE failures IS NOT NULL ORDER BY method, block, id"
@@ -158,7 +157,7 @@ class Run:
         notes = environment_notes(self.manifest.environments)
         if self.sanity is not None:
             notes += [str(self.sanity), *(f"suspicious: {warning}" for warning in self.sanity.warnings())]
-        unlabelled = len(unlabelled_images(self.store.images(), self.manifest.selection))
+        unlabelled = len(self.manifest.selection.passed_over(self.store.images())[1])
         if unlabelled:
             notes.append(
                 f"{counted(unlabelled, kind.singular)} without a known true label {'is' if unlabelled == 1 else 'are'} left out, since true "
@@ -280,7 +279,7 @@ class Run:
             insertion=found.insertion(about),
             settings=method.settings,
             label_free=method.flag,
-            signed=method.kind == SIGNED,
+            signed=method.kind == "signed",
             image_names=tuple(image.name for image in self.images),
             label_names=self.label_names,
             context=context,
@@ -354,7 +353,7 @@ class Run:
 
 def images_of(manifest: Manifest, store: Store) -> list[ImageRow]:
     """The images of a run that are in its blocks."""
-    chosen, number = chosen_images(store.images(), manifest.selection), max(manifest.chosen, default=0)
+    chosen, number = manifest.selection.chosen(store.images()), max(manifest.chosen, default=0)
     if len(chosen) < number and store.has_units:
         raise damaged(store.folder / IMAGES, f"it has {len(chosen)} of {number} images that were judged")
     return chosen[:number]

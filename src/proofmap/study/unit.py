@@ -108,6 +108,15 @@ class Worker:
         self._loader = ThreadPoolExecutor(1, thread_name_prefix="proofmap-block")
         self._blocks: dict[tuple[ImageRow, ...], Future[_Loaded]] = {}
 
+    @classmethod
+    def open(
+        cls, study: Study, batches: tuple[int, int], folder: Path | None = None, **opened: Any
+    ) -> Worker:
+        """A worker that opens the study by itself, in another process. ``opened`` has the arguments of
+        :func:`~proofmap.study.opened.open_study`.
+        """
+        return cls(open_study(study, **opened), batches, folder)
+
     def prefetch(self, unit: Unit) -> None:
         """Begin to load the images of the next unit in the background."""
         self._block(unit.subjects)
@@ -218,10 +227,3 @@ class _Loaded:
     images: Tensor
     objects: Sequence[Objects]
     failures: Mapping[int, str]
-
-
-def open_worker(study: Study, batches: tuple[int, int], folder: Path | None = None, **opened: Any) -> Worker:
-    """A worker with its own opened, for use in another process. ``opened`` has the arguments of
-    :func:`~proofmap.study.opened.open_study`.
-    """
-    return Worker(open_study(study, **opened), batches, folder)
