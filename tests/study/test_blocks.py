@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from proofmap.study.planning import (
     RATES,
     SECONDS,
     UNKNOWN,
-    block_size,
+    images_per_unit,
     multiply_adds,
     planned_images,
 )
@@ -54,8 +55,15 @@ def test_a_unit_takes_no_longer_than_planned_and_at_least_one_image(monkeypatch:
     pass_ = multiply_adds(f) + PER_PASS
     seconds = SECONDS["cpu"] * RATES["cpu"]
 
-    def size(*costs: Cost | None, threads: int = 1, labels: int = 2, **changes: Any) -> int:
-        return block_size(Study(**changes), f, labels, costs, threads, 10**6)
+    def size(*costs: Cost | None, threads: int = 1, **changes: Any) -> int:
+        monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+        monkeypatch.setattr("proofmap.study.planning.unit_cost", lambda method, *_: costs[method])
+        methods = {k: k for k in range(len(costs))}
+        study = Study(labels="top2", **changes)
+        opened: Any = SimpleNamespace(
+            study=study, classifier=f, session=None, methods=methods, metrics={}, data=range(10**6)
+        )
+        return images_per_unit(opened, [])
 
     ten = int(seconds / (10.2 * pass_))  # passes, so that ten images fit
     assert size(Cost(forward=ten)) == 10 and size(Cost(forward=ten), threads=2) == 20

@@ -361,9 +361,10 @@ class _Run:
             for thing in things:
                 known = found[kind].get(thing.name)
                 if known is None or changed_settings(known.settings, thing.settings):
-                    found[kind][thing.name] = thing
-                    if known is not None:
+                    if known is not None:  # it was corrected
                         self.store.delete(method=thing.name)
+                        del found[kind][thing.name]
+                    found[kind][thing.name] = thing
         self._save(replace(self.manifest, methods=found["methods"], metrics=found["metrics"]))
 
     @exit_as_error()
