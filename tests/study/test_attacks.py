@@ -26,7 +26,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.files import check_output
 from proofmap.reproduce.stored_maps import copied_from
 from proofmap.study import RunBusy, StoreError, Study, run_study, verify_run
-from proofmap.study import manifest as manifest_module
+from proofmap.study import resume as resume_module
 from proofmap.study import run as run_module
 from proofmap.study.lock import locked
 from tests.command import run as command
@@ -151,7 +151,7 @@ def test_a_clock_that_jumps_changes_no_result(
     whole: tuple[Study, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study, folder = whole
-    for module in (manifest_module, run_module):
+    for module in (resume_module, run_module):
         monkeypatch.setattr(module, "datetime", Jumping)
     monkeypatch.setattr(time, "time", lambda: -1e9)
     assert run_study(study, tmp_path / "run", threads=1).units == 6
