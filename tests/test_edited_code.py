@@ -26,7 +26,6 @@ from tests.toys import conv_classifier, pixels
 
 FILES = {
     "mine.py": """
-from dataclasses import dataclass
 from typing import ClassVar
 import torch
 from torch import nn
@@ -43,7 +42,6 @@ def bright(classifier, images, labels):
     from late import shift
     return scaled(helper(images)).expand(-1, labels.shape[1], -1, -1) + shift
 
-@dataclass(frozen=True, kw_only=True)
 class Brightness(Method):
     name: ClassVar[str] = "edited-brightness"
     description: ClassVar[str] = "bright pixels"
@@ -56,7 +54,6 @@ class Brightness(Method):
     def inner(self, images):
         return self.factor * helper(images)
 
-@dataclass(frozen=True, kw_only=True)
 class White(Fill):
     name: ClassVar[str] = "edited-white"
     description: ClassVar[str] = "white"

@@ -6,7 +6,6 @@ import argparse
 import signal
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -35,32 +34,27 @@ def leaves(*_: object, **__: object) -> Any:
     sys.exit(3)
 
 
-@dataclass(frozen=True, kw_only=True)
 class LeavingMethod(Method):
     name: ClassVar[str] = "leaving-method"
     description: ClassVar[str] = "calls sys.exit()"
     maps = leaves
 
 
-@dataclass(frozen=True, kw_only=True)
 class Unready(LeavingMethod):
     prepare = leaves
 
 
-@dataclass(frozen=True, kw_only=True)
 class LeavingFill(Fill):
     name: ClassVar[str] = "leaving-fill"
     description: ClassVar[str] = "calls sys.exit()"
     backgrounds = leaves
 
 
-@dataclass(frozen=True, kw_only=True)
 class LeavingGame(InsertionGame):
     name: ClassVar[str] = "leaving-game"
     shown = leaves
 
 
-@dataclass(frozen=True, kw_only=True)
 class LeavingMetric(Metric):
     name: ClassVar[str] = "leaving-metric"
     description: ClassVar[str] = "calls sys.exit()"
@@ -68,7 +62,6 @@ class LeavingMetric(Metric):
     values = leaves
 
 
-@dataclass(frozen=True, kw_only=True)
 class Plays(Metric):
     name: ClassVar[str] = "plays"
     description: ClassVar[str] = "plays a game that calls sys.exit()"
@@ -81,7 +74,6 @@ class Plays(Metric):
         return torch.as_tensor(judged.play(*self.games()).auc[:, 0])
 
 
-@dataclass(frozen=True, kw_only=True)
 class LeavingRunMetric(RunMetric):
     name: ClassVar[str] = "leaving-run-metric"
     description: ClassVar[str] = "calls sys.exit()"

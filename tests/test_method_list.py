@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import ClassVar
 
 import pytest
@@ -34,7 +33,6 @@ def test_facts_are_those_of_the_method() -> None:
     "labels, expected", [(lambda n: 3 + 2 * n, "3 + 2 per label"), (lambda n: n * n, None)]
 )
 def test_passes_are_a_line_in_the_number_of_labels_or_not_known(labels: object, expected: object) -> None:
-    @dataclass(frozen=True, kw_only=True)
     class Costly(Method):
         name: ClassVar[str] = "costly"
         description: ClassVar[str] = "for tests"

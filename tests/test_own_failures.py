@@ -17,7 +17,6 @@ from tests.toys import conv_classifier, pixels
 
 MINE = """
 import sys
-from dataclasses import dataclass
 from typing import ClassVar
 
 from beside import layer_of
@@ -25,37 +24,34 @@ from proofmap.fills import Fill
 from proofmap.methods import Method; from proofmap.metrics import Metric
 
 def bad(classifier, images, labels):
-    return layer_of(classifier)  # line 11
+    return layer_of(classifier)  # line 10
 
 def misused(classifier, images, labels):
-    return images.mean(dim=1).view(3, -1, 5)  # line 14
+    return images.mean(dim=1).view(3, -1, 5)  # line 13
 
 def ends(classifier, images, labels):
-    sys.exit(0)  # line 17
+    sys.exit(0)  # line 16
 
-@dataclass(frozen=True, kw_only=True)
 class Unready(Method):
     name: ClassVar[str] = "unready"
     description: ClassVar[str] = "cannot be made ready"
 
     def prepare(self, classifier):
-        raise KeyError("layer")  # line 25
+        raise KeyError("layer")  # line 23
 
-@dataclass(frozen=True, kw_only=True)
 class Holes(Fill):
     name: ClassVar[str] = "holes"
     description: ClassVar[str] = "raises"
 
     def backgrounds(self, session, images, keys):
-        return images / [0]  # line 33
+        return images / [0]  # line 30
 
 def cut_short(classifier, images, labels):
-    raise EOFError("cut short")  # line 36
+    raise EOFError("cut short")  # line 33
 
 def too_few(classifier, images):
     return images
 
-@dataclass(frozen=True, kw_only=True)
 class NoSession(Method):
     name: ClassVar[str] = "no-session"
     description: ClassVar[str] = "takes too little"
@@ -63,24 +59,20 @@ class NoSession(Method):
     def maps(self, images, labels):
         return images[:, :1]
 
-@dataclass(frozen=True, kw_only=True)
 class Nameless(Method):
     def maps(self, session, images, labels):
         return images[:, :1]
 
-@dataclass(frozen=True, kw_only=True)
 class Empty(Method):
     name: ClassVar[str] = "empty"
     description: ClassVar[str] = "has no code"
 
-@dataclass(frozen=True, kw_only=True)
 class Forgetful(Holes):
     name: ClassVar[str] = "forgetful"
 
     def backgrounds(self, session, images, keys):
         pass
 
-@dataclass(frozen=True, kw_only=True)
 class Wide(Metric):
     name: ClassVar[str] = "wide"
     description: ClassVar[str] = "too many values"
@@ -89,7 +81,6 @@ class Wide(Metric):
     def values(self, judged):
         return judged.f.repeat(2, 1)
 
-@dataclass(frozen=True, kw_only=True)
 class Undirected(Metric):
     name: ClassVar[str] = "undirected"
     description: ClassVar[str] = "no direction"
@@ -140,14 +131,14 @@ ASKED = ("photo.png", *MODEL, "--labels", "top1", "--quiet", "--out", "out")
             ("explain", *ASKED, "--method", "top-label:mine.py:bad"),
             "while the method bad made maps, while the method top-label:bad made maps",
         ),
-        (("explain", *ASKED, "--method", "mine.py:misused"), "(mine.py, line 14, in misused)"),
+        (("explain", *ASKED, "--method", "mine.py:misused"), "(mine.py, line 13, in misused)"),
         (
             ("explain", *ASKED, "--method", "mine.py:ends"),
-            "sys.exit(0) was called in mine.py, line 17, in ends, while the method ends made maps",
+            "sys.exit(0) was called in mine.py, line 16, in ends, while the method ends made maps",
         ),
         (
             ("explain", *ASKED, "--method", "mine.py:cut_short"),
-            "EOFError: cut short (mine.py, line 36, in cut",
+            "EOFError: cut short (mine.py, line 33, in cut",
         ),
         (
             ("explain", *ASKED, "--method", "mine.py:too_few"),
@@ -164,11 +155,11 @@ ASKED = ("photo.png", *MODEL, "--labels", "top1", "--quiet", "--out", "out")
         (("explain", *ASKED, "--method", "mine.py:Empty"), "the class Empty defines no maps()"),
         (
             ("explain", *ASKED, "--method", "mine.py:Unready"),
-            "KeyError: 'layer' (mine.py, line 25, in Unready.prepare)",
+            "KeyError: 'layer' (mine.py, line 23, in Unready.prepare)",
         ),
         (
             ("explain", *ASKED, "--method", "random", "--fill", "mine.py:Holes"),
-            "(mine.py, line 33, in Holes.backgrounds)",
+            "(mine.py, line 30, in Holes.backgrounds)",
         ),
         (
             ("explain", "photo.png", "--model", "failing.py:small", "--device", "cpu", "--out", "out"),
@@ -199,7 +190,7 @@ def test_the_whole_traceback_is_printed_when_asked_for(
     assert "proofmap --traceback COMMAND" in capsys.readouterr().err
     assert run(monkeypatch, "--traceback", *command) == 2
     err = capsys.readouterr().err
-    assert "Traceback (most recent call last)" in err and "return layer_of(classifier)  # line 11" in err
+    assert "Traceback (most recent call last)" in err and "return layer_of(classifier)  # line 10" in err
     assert f"error: {PLACE}" in err and "--traceback" not in err
     (folder / "mine.py").write_text("import math\nmath.sqrt(-1)\n")
     assert run(monkeypatch, "--traceback", *command) == 2

@@ -19,7 +19,6 @@ from proofmap.plugins.specs import split_specs
 from tests.toys import conv_classifier, pixels
 
 MINE = """
-from dataclasses import dataclass
 from typing import ClassVar
 from beside import POWER
 from proofmap.methods import METHODS, Method
@@ -29,7 +28,6 @@ def bright(classifier, images, labels):
     return images.mean(dim=1, keepdim=True).expand(-1, labels.shape[1], -1, -1)
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class Brightness(Method):
     name: ClassVar[str] = "brightness-in-a-file"
     description: ClassVar[str] = "bright pixels"
@@ -39,7 +37,6 @@ class Brightness(Method):
     def maps(self, session, images, labels):
         return images.mean(dim=1, keepdim=True) ** self.power
 
-@dataclass(frozen=True, kw_only=True)
 class Mean(Metric):
     name: ClassVar[str] = "mean-in-a-file"
     higher_is_better: ClassVar[bool] = True

@@ -156,7 +156,6 @@ def test_a_watcher_is_called_by_its_own_call_alone() -> None:
 # ---- what a metric is given ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
 class Careless(Metric):
     """Its pairs write over the maps that its values read."""
 

@@ -6,7 +6,6 @@ Every case has a twin that computes the same without writing. Both must give the
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -108,7 +107,6 @@ def test_a_method_may_use_one_tensor_for_the_maps_of_all_its_calls() -> None:
     assert torch.equal(first, before)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Doubled(Wrapper):
     name: ClassVar[str] = "doubled"
     description: ClassVar[str] = "another method's maps, times two"
@@ -156,7 +154,6 @@ def test_a_method_that_writes_into_the_callers_tensor_by_its_name_changes_no_sco
 # ---- metrics --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
 class Reader(Metric):
     """The sum of everything that a metric can read; it may write over it afterwards."""
 
@@ -208,7 +205,6 @@ def test_a_metric_may_write_into_what_it_is_given(how: str) -> None:
 def test_a_metric_may_use_one_tensor_for_the_values_of_all_its_calls() -> None:
     buffer = torch.zeros(N)
 
-    @dataclass(frozen=True, kw_only=True)
     class Reused(Reader):
         def values(self, judged: Judged) -> Tensor:
             return buffer.copy_(super().values(judged))
@@ -223,7 +219,6 @@ def test_a_metric_may_use_one_tensor_for_the_values_of_all_its_calls() -> None:
     assert_same(found, expected)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Total(RunMetric):
     name: ClassVar[str] = "total"
     description: ClassVar[str] = "the sum of all values, which it then forgets"
@@ -253,7 +248,6 @@ def test_a_metric_of_runs_may_write_into_the_values() -> None:
 # ---- fills, games, targets ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
 class Mean(Fill):
     """The mean of each image and its key; it may write over both afterwards."""
 
@@ -270,13 +264,11 @@ class Mean(Fill):
         return found
 
 
-@dataclass(frozen=True, kw_only=True)
 class FixedMean(Mean):
     name: ClassVar[str] = "mean-of-image"
     random: ClassVar[bool] = False
 
 
-@dataclass(frozen=True, kw_only=True)
 class LoadedMean(Mean):
     name: ClassVar[str] = "loaded-mean"
 
@@ -296,7 +288,6 @@ def test_a_fill_may_write_into_the_images_and_keys(how: str, kind: type[Mean]) -
     assert_same(judged(how), judged(""))
 
 
-@dataclass(frozen=True, kw_only=True)
 class WritingGame(InsertionGame):
     name: ClassVar[str] = "writing"
     how: str = ""
@@ -314,7 +305,6 @@ class WritingGame(InsertionGame):
         return found
 
 
-@dataclass(frozen=True, kw_only=True)
 class WritingTarget(Target):
     name: ClassVar[str] = "writing"
     how: str = ""
@@ -326,7 +316,6 @@ class WritingTarget(Target):
         return found
 
 
-@dataclass(frozen=True, kw_only=True)
 class Area(Metric):
     name: ClassVar[str] = "area"
     higher_is_better: ClassVar[bool] = True

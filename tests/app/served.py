@@ -7,7 +7,6 @@ import itertools
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -78,7 +77,6 @@ def worked_off(server: Server) -> None:
     assert over.wait(600)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Slow(Method):
     """Takes three steps, each when it is let."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -15,7 +14,6 @@ from proofmap.metrics import Insertion, Judged, Metric, RunValue, RunValues
 from proofmap.metrics.reliability import RankingAgreement
 
 
-@dataclass(frozen=True, kw_only=True)
 class Mean(Metric):
     """The mean of the first label's map."""
 

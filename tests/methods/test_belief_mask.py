@@ -619,12 +619,10 @@ def test_inputs_and_nets_without_pictures_or_layers(kind: str) -> None:
 def test_the_code_of_a_fill_of_ones_own_counts(tmp_path: Path) -> None:
     """A fill in a tuple of fills is no less part of the method than one alone: edited code must not keep old scores."""
     text = """
-from dataclasses import dataclass
 from typing import ClassVar
 import torch
 from proofmap.fills import Fill
 
-@dataclass(frozen=True, kw_only=True)
 class Bright(Fill):
     name: ClassVar[str] = "bright"
     description: ClassVar[str] = "bright"

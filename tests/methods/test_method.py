@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any, ClassVar
@@ -168,7 +167,6 @@ def test_settings_are_plain_also_where_a_method_or_a_fill_is_inside() -> None:
 # ---- what the call does around a method ---------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
 class Given(Method):
     """Returns what it was given."""
 
@@ -181,7 +179,6 @@ class Given(Method):
         return given
 
 
-@dataclass(frozen=True, kw_only=True)
 class GivenOnce(Given):
     label_free = True
 
@@ -217,7 +214,6 @@ def test_no_images_have_no_maps(f: Classifier, images: Tensor) -> None:
 def test_a_method_may_write_into_the_images_and_labels_that_it_is_given(
     f: Classifier, images: Tensor
 ) -> None:
-    @dataclass(frozen=True, kw_only=True)
     class Writing(Given):
         def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
             images.requires_grad_(True).data.zero_()
@@ -292,12 +288,10 @@ def test_a_function_may_be_wrapped_as_cheating(f: Classifier, images: Tensor) ->
 
 PLUGIN = """
 from __future__ import annotations
-from dataclasses import dataclass
 from typing import ClassVar
 import torch
 from proofmap.methods import Method
 
-@dataclass(frozen=True, kw_only=True)
 class Checkerboard(Method):
     name: ClassVar[str] = "{name}"
     description: ClassVar[str] = "every second pixel"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -88,7 +88,6 @@ def test_without_its_method_a_metric_is_told_why_it_cannot_run_it() -> None:
         j.maps_again()
 
 
-@dataclass(frozen=True, kw_only=True)
 class Repeated(Metric):
     """How far the maps of another seed are from these, on average; the method runs ``times`` more."""
 
@@ -197,7 +196,6 @@ def test_truth_and_boxes_that_do_not_fit_are_refused(given: dict[str, list[objec
 
 
 FILES = """
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -210,7 +208,6 @@ def make():
     return conv_net(4).eval(), dict(**settings, interpolation="box")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Unpainted(Metric):
     name: ClassVar[str] = "unpainted"
     description: ClassVar[str] = "pixels where the paint and the boxes differ; NaN without a box"
@@ -226,7 +223,6 @@ class Unpainted(Metric):
         return differ.masked_fill(covered.flatten(1).sum(dim=1) == 0, torch.nan)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Truth(Metric):
     name: ClassVar[str] = "truth"
     description: ClassVar[str] = "the true label, as a number"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -24,7 +23,6 @@ from tests.toys import counted_classifier, linear_classifier, normal, pixels
 N, SIZE, LABELS = 2, 4, torch.tensor([[2, 0, 1], [1, 3, 2]])
 
 
-@dataclass(frozen=True, kw_only=True)
 class LeastFirst(Game):
     """The least important positions are hidden first (LeRF); the margin to the best other label is read."""
 
@@ -39,7 +37,6 @@ class LeastFirst(Game):
         return logits - torch.where(logits < best[:, None], best[:, None], second[:, None])
 
 
-@dataclass(frozen=True, kw_only=True)
 class Framed(Game):
     """Some positions, by their rank, are always shown: neither end is the whole image or the fill alone."""
 
@@ -124,7 +121,6 @@ def test_a_record_says_how_the_curve_was_drawn() -> None:
 
 
 def test_a_game_that_says_nothing_is_told_what_is_missing() -> None:
-    @dataclass(frozen=True, kw_only=True)
     class Silent(Game):
         name: ClassVar[str] = "silent"
         description: ClassVar[str] = "nothing"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import pytest
@@ -63,7 +62,6 @@ def test_what_cannot_be_read_is_told(spec: str, told: str) -> None:
 
 
 def test_a_metric_of_ones_own_is_built_from_its_fields() -> None:
-    @dataclass(frozen=True, kw_only=True)
     class Brightness(Metric):
         name: ClassVar[str] = "brightness-of-the-test"
         higher_is_better: ClassVar[bool] = True

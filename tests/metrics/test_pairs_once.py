@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -26,7 +25,6 @@ def _no_calls() -> None:
     CALLS.clear()
 
 
-@dataclass(frozen=True, kw_only=True)
 class Counted(Metric):
     """The mean of each map; every call is counted by its number of images."""
 
@@ -39,7 +37,6 @@ class Counted(Metric):
         return judged.maps.flatten(2).mean(dim=2)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Highest(Counted):
     """The highest value of a label; it writes into what it is given."""
 
@@ -49,7 +46,6 @@ class Highest(Counted):
         return highest
 
 
-@dataclass(frozen=True, kw_only=True)
 class Doubled(Counted):
     """Twice what the class above it gives."""
 
@@ -57,7 +53,6 @@ class Doubled(Counted):
         return 2 * self.from_pairs(judged, self.pairs(judged))
 
 
-@dataclass(frozen=True, kw_only=True)
 class Both(Counted):
     """Values of images that do not come from those of labels; it writes over the maps afterwards."""
 

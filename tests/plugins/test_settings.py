@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError, dataclass
+from dataclasses import FrozenInstanceError
 from typing import Any, ClassVar, Literal
 
 import pytest
@@ -115,7 +115,6 @@ def test_a_title_tells_what_differs_from_the_defaults(plugin: Plugin, title: str
 # ---- one of every type ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
 class Example(Plugin):
     noun: ClassVar[str] = "example"
     name: ClassVar[str] = "every-type"
@@ -291,7 +290,6 @@ def test_shortcuts_that_are_not_known_are_told() -> None:
 # ---- what must be given ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
 class Needy(Plugin):
     noun: ClassVar[str] = "example"
     name: ClassVar[str] = "needy"

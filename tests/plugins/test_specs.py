@@ -21,12 +21,10 @@ from proofmap.session import Session
 from tests.toys import conv_classifier, pixels
 
 MINE = """
-from dataclasses import dataclass
 from typing import ClassVar
 from proofmap.fills import Fill
 from proofmap.methods import Random
 
-@dataclass(frozen=True, kw_only=True)
 class Shifted(Fill):
     name: ClassVar[str] = "shifted-in-a-file"
     description: ClassVar[str] = "the image itself, moved sideways"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import pytest
@@ -19,25 +18,21 @@ from proofmap.results.verdict import verdict
 from tests.report.pages import judged
 
 
-@dataclass(frozen=True, kw_only=True)
 class Reaches(Completeness):
     name: ClassVar[str] = "reaches"
     kind: ClassVar[str] = "completeness"
 
 
-@dataclass(frozen=True, kw_only=True)
 class StaysBelow(Soundness):
     name: ClassVar[str] = "stays-below"
     kind: ClassVar[str] = "soundness"
 
 
-@dataclass(frozen=True, kw_only=True)
 class Tries(BestEffort):
     name: ClassVar[str] = "tries"
     kind: ClassVar[str] = "best-effort"
 
 
-@dataclass(frozen=True, kw_only=True)
 class Impostor(Soundness):
     """Bears a famous name, and says that it measures something else."""
 

@@ -160,7 +160,6 @@ def test_photos_with_long_names_in_any_script_can_be_saved(tmp_path: Path) -> No
 # ---- what a plug-in may bring ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
 class Precise(pm.Method):
     """A plug-in with settings that JSON does not know."""
 

@@ -14,7 +14,6 @@ from tests.walks.conftest import Proofmap
 from tests.walks.shapes import save_pictures, save_weights, write_net
 
 MINE = """
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -38,7 +37,6 @@ def occlusion(classifier, images, labels):
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class Area(Metric):
     name: ClassVar[str] = "captum-walk-area"
     description: ClassVar[str] = "share of pixels above a share of the map's range"
