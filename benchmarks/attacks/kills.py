@@ -197,6 +197,9 @@ def try_power(times: int, drawn: random.Random, folder: Path) -> Counter[str]:
     study, whole = _whole(folder)
     seen: Counter[str] = Counter()
     for kind in ("ext4", "xfs"):
+        if shutil.which(f"mkfs.{kind}") is None:
+            seen[f"no mkfs.{kind} on this machine"] += 1
+            continue
         (folder / kind).mkdir()
         disk = Disk(folder / kind, kind)
         try:

@@ -226,6 +226,7 @@ class Store:
         """Make the database one file that can be copied, and read where nothing can be written."""
         with suppress(sqlite3.OperationalError):  # another process reads it: it stays as it is
             self.database.execute("PRAGMA journal_mode = DELETE")
+            sync_folder(self.folder)  # or a power cut would bring the removed journal back
 
     # ---- images -------------------------------------------------------------------------------------------------
 
