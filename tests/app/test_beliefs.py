@@ -7,7 +7,7 @@ import pytest
 import torch
 from starlette.testclient import TestClient
 
-from proofmap.app.paint import parts_of, seen_in_parts, wrong_labels
+from proofmap.app.routes import _parts_of, _seen_in_parts, _wrong_labels
 from tests.app.served import NAMES, net, uploaded
 from tests.toys import pixels
 
@@ -15,17 +15,17 @@ from tests.toys import pixels
 def test_wrong_labels_are_those_of_the_rule_of_studies() -> None:
     f, image = torch.full((100,), 0.001), pixels(1, 6)
     f[7], f[8], f[3], f[50:] = 0.8, 0.05, 0.009, 0.0001
-    draws = [wrong_labels(f, range(100), image, seed) for seed in range(40)]
-    assert wrong_labels(f, range(100), image, 5) == draws[5] and len({tuple(draw) for draw in draws}) > 15
+    draws = [_wrong_labels(f, range(100), image, seed) for seed in range(40)]
+    assert _wrong_labels(f, range(100), image, 5) == draws[5] and len({tuple(draw) for draw in draws}) > 15
     assert all(f[near] >= f[far] and f[near] < 0.01 for near, far in draws), "a near one and a far one"
-    assert wrong_labels(torch.tensor([0.5, 0.2, 0.3]), range(3), image) == [1], (
+    assert _wrong_labels(torch.tensor([0.5, 0.2, 0.3]), range(3), image) == [1], (
         "the net believes all a little"
     )
 
 
 def test_parts_overlap_and_cover_the_photo() -> None:
     image = torch.arange(48.0).view(1, 1, 6, 8)
-    parts = parts_of(image)
+    parts = _parts_of(image)
     assert parts.shape == (9, 1, 6, 8)
     assert parts[0].mean() == pytest.approx(image[..., :3, :4].mean().item(), abs=0.3)
     assert parts[8].mean() == pytest.approx(image[..., 3:, 4:].mean().item(), abs=0.3)
@@ -37,7 +37,7 @@ def test_a_label_is_suggested_if_it_leads_in_a_part_more_clearly_than_in_the_who
     parts = torch.tensor(
         [[0.9, 0.1, 0.0, 0.0], [0.1, 0.6, 0.3, 0.0], [0.3, 0.0, 0.39, 0.31], [0.85, 0.15, 0.0, 0.0]]
     )
-    assert [(a, round(p, 2)) for a, p in seen_in_parts(whole, parts, range(4))] == [(1, 0.6)]
+    assert [(a, round(p, 2)) for a, p in _seen_in_parts(whole, parts, range(4))] == [(1, 0.6)]
 
 
 def test_the_server_gives_them_with_their_f(client: TestClient) -> None:

@@ -119,8 +119,8 @@ def test_a_flood_of_pictures_keeps_nobody_else_waiting() -> None:
     with opened(server) as client:
         asked = f"/api/photos/{uploaded(client)}/beliefs?net=toy"
         assert client.get(asked).status_code == 200
-        add = server.photos.add
-        server.photos.add = lambda content, name="": decoded.wait(600) and add(content, name)  # type: ignore[method-assign,return-value]
+        add = server.items.add_photo
+        server.items.add_photo = lambda content, name="": decoded.wait(600) and add(content, name)  # type: ignore[method-assign,return-value]
         with ThreadPoolExecutor(60) as visitors:
             sent = [
                 visitors.submit(client.post, "/api/photos", content=picture(), headers=PNG) for _ in range(50)

@@ -166,18 +166,18 @@ def test_an_uploaded_table_is_matched_by_its_columns(rows: tuple[TestClient, Ser
     assert "0 rows" in refused(upload("age,income,visits,city\n"))
     assert "2,000 columns" in refused(upload(",".join(map(str, range(2000)))))
     assert "lacks the column 'age'" in refused(upload("PAR1\n1\n", "mine.parquet")), "read as CSV"
-    assert refused(client.post("/api/data?net=toy", content=b"x" * (items.TABLE_BYTES + 1)), 413)
+    assert refused(client.post("/api/data?net=toy", content=b"x" * (items.LIMITS["table_bytes"] + 1)), 413)
 
 
 def test_tables_and_texts_have_limits(
     rows: tuple[TestClient, Server], texts: tuple[TestClient, Server], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(items, "MOST_ROWS", 2)
+    monkeypatch.setitem(items.LIMITS, "rows", 2)
     table = "age,income,visits,city\n" + "1,1,1,Ulm\n" * 3
     assert "3 rows" in refused(rows[0].post("/api/data?net=toy", content=table))
     client, _ = texts
     assert "empty" in refused(client.post("/api/items", json={"text": " \n"}))
-    long = "a" * (items.LONGEST_TEXT + 1)
+    long = "a" * (items.LIMITS["characters"] + 1)
     assert "20,001 characters, and at most 20,000" in refused(client.post("/api/items", json={"text": long}))
     words = sent(client, text="one " * 41)["photo"]
     assert "41 words, and at most 40" in refused(client.get(f"/api/photos/{words}/beliefs?net=toy"))

@@ -24,7 +24,7 @@ from tests.mask_toys import lively
 
 
 def image_of(server: Server, photo: str) -> torch.Tensor:
-    return server.nets.seen(server.photos[photo], "toy")
+    return server.nets.seen(server.items[photo], "toy")
 
 
 def test_a_job_finds_what_evaluate_finds(client: TestClient, server: Server) -> None:

@@ -60,7 +60,7 @@ def test_random_images_are_those_that_explain_takes(client: TestClient, server: 
     photo = uploaded(client)
     job = begun(client, photo, ["gradient"], fill="images:size=16", seed=0)
     worked_off(server)
-    image = server.nets.seen(server.photos[photo], "toy")
+    image = server.nets.seen(server.items[photo], "toy")
     found = pm.evaluate(
         net(), image, methods=["gradient"], labels=[1, 3], metrics=["insertion:fill=images(size=16)"]
     )

@@ -14,7 +14,7 @@ import torch
 pytest.importorskip("fastapi", reason="the extra app is not installed")
 
 from proofmap.app import choices
-from proofmap.app.paint import wrong_labels
+from proofmap.app.routes import _wrong_labels
 from proofmap.core.ranking import keep_top
 from proofmap.report import pictures
 from proofmap.results.proof_shape import percent, shape_of
@@ -173,7 +173,7 @@ def test_the_labels_are_those_that_the_net_believes(
     bars = page.locator("#bars button")
     f = linear_probabilities(served.classifier, photo.numpy())
     best = np.argsort(-f, kind="stable")
-    wrong = wrong_labels(torch.tensor(f), range(len(NAMES)), photo[None])
+    wrong = _wrong_labels(torch.tensor(f), range(len(NAMES)), photo[None])
     assert f[wrong].max() < 0.01, "labels that the net does not believe"
     shown = [*(a for a in best[:10] if a not in wrong), *wrong]
     n = len(shown)

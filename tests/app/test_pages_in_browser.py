@@ -116,4 +116,4 @@ def test_a_picture_that_cannot_be_made_shows_the_servers_own_reason(tab: Any, se
           return picture("api/photos/00000000000000000000000000000000/fill", { net: "toy", fill: "near-rows" }).catch((error) => error.message);
         }"""
     )
-    assert said == "the photo is no longer on the server; upload it again"
+    assert said == "this is no longer on the server; choose it, or upload it again"

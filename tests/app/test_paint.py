@@ -28,7 +28,7 @@ def test_a_painted_proof_is_the_composite_through_the_net(client: TestClient, se
     asked = {"photo": photo, "net": "toy", "mask": packed(keep), "labels": [3]}
     answer = client.post("/api/paint", json=asked).json()
     f = net()
-    image = server.nets.seen(server.photos[photo], "toy")[0].double().numpy()
+    image = server.nets.seen(server.items[photo], "toy")[0].double().numpy()
     gray = f.gray.view(3, 1, 1).double().numpy()
     truth = linear_probabilities(f, np.where(keep, image, gray))
     assert answer["share"] == keep.mean() and answer["machine"] == []
@@ -62,7 +62,7 @@ def test_of_a_random_fill_the_picture_that_is_shown_counts(client: TestClient, s
         "seed": 5,
     }
     answer = client.post("/api/paint", json=asked).json()
-    image = server.nets.seen(server.photos[photo], "toy")
+    image = server.nets.seen(server.items[photo], "toy")
     drawn = bound(Noise(), net())(image, streams.image_keys(image, 5, "curve fill", 0))
     truth = linear_probabilities(net(), drawn[0].double().numpy())
     assert answer["share"] == 0 and answer["labels"][0]["f"] == pytest.approx(truth.max(), abs=1e-5)

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from proofmap.app import items as kept
 from proofmap.app import jobs, nets
-from proofmap.app.items import NotFound, Photo, Photos, clean_name
+from proofmap.app.items import Item, Items, NotFound, clean_name
 from proofmap.app.jobs import MapJob
 from proofmap.app.server import Server
 from proofmap.core.errors import InputError
@@ -41,25 +41,29 @@ def test_too_many_pixels_are_refused_before_any_is_decoded(
 ) -> None:
     monkeypatch.setattr(Image.Image, "load", lambda *_: pytest.fail("it was decoded"))
     with pytest.raises(InputError, match=rf"{width} x {height} pixels; at most (40 million|65,535)"):
-        Photos().add(bomb(width, height), "large.png")
+        Items().add_photo(bomb(width, height), "large.png")
 
 
 def test_jpeg_2000_is_not_for_visitors(monkeypatch: pytest.MonkeyPatch) -> None:
     file = io.BytesIO()
     Image.new("RGB", (8, 8)).save(file, "JPEG2000")
     with pytest.raises(InputError, match=r"cannot be read as a picture. JPEG, PNG"):
-        Photos().add(file.getvalue(), "large.jp2")
+        Items().add_photo(file.getvalue(), "large.jp2")
 
 
 @pytest.mark.parametrize("content", [b"", b"GIF89a", b"<svg/>", b"%!PS-Adobe-3.0 EPSF-3.0\n", picture()[:60]])
 def test_what_is_no_picture_is_refused(content: bytes) -> None:
     with pytest.raises(InputError, match="cannot be read"):
-        Photos().add(content)
+        Items().add_photo(content)
 
 
 def test_a_photo_is_known_by_its_content() -> None:
-    photos = Photos()
-    first, again, other = photos.add(picture(0), "a.png"), photos.add(picture(0)), photos.add(picture(1))
+    photos = Items()
+    first, again, other = (
+        photos.add_photo(picture(0), "a.png"),
+        photos.add_photo(picture(0)),
+        photos.add_photo(picture(1)),
+    )
     assert first.id == again.id != other.id and len(first.id) == 32
     with photos[first.id].opened() as shown:
         assert np.asarray(shown).shape == (*SIZE, 3)
@@ -79,10 +83,10 @@ def test_a_photo_is_decoded_once_until_the_first_labels(
 
 def test_the_least_used_photo_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept, "MOST_PHOTOS", 2)
-    photos = Photos()
-    first, second = photos.add(picture(0)).id, photos.add(picture(1)).id
+    photos = Items()
+    first, second = photos.add_photo(picture(0)).id, photos.add_photo(picture(1)).id
     assert photos[first].id == first
-    photos.add(picture(2))
+    photos.add_photo(picture(2))
     assert photos[first].id == first
     with pytest.raises(NotFound, match="upload it again"):
         photos[second]
@@ -90,8 +94,8 @@ def test_the_least_used_photo_goes_first(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_all_photos_together_have_a_most_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept, "MOST_BYTES", int(1.5 * len(picture(0))))
-    photos = Photos()
-    first, second = photos.add(picture(0)).id, photos.add(picture(1)).id
+    photos = Items()
+    first, second = photos.add_photo(picture(0)).id, photos.add_photo(picture(1)).id
     assert photos[second].id == second
     with pytest.raises(NotFound):
         photos[first]
@@ -112,7 +116,7 @@ def test_names_of_photos_are_harmless(given: str, shown: str) -> None:
 
 
 def test_a_name_cannot_pretend_to_be_a_sample() -> None:
-    assert not Photos().add(picture(), "sample:cat").name.startswith("sample:")
+    assert not Items().add_photo(picture(), "sample:cat").name.startswith("sample:")
 
 
 def test_what_is_describe_kept_many_uploads_does_not_grow(
@@ -136,12 +140,12 @@ def test_what_is_describe_kept_many_uploads_does_not_grow(
         gc.collect()
         living = gc.get_objects()
         return [
-            sum(isinstance(thing, kind) for thing in living) for kind in (Photo, MapJob, Evaluation, Session)
+            sum(isinstance(thing, kind) for thing in living) for kind in (Item, MapJob, Evaluation, Session)
         ]
 
     first = held()
     assert all(now <= before for now, before in zip(held(), first, strict=True))
-    assert len(server.photos._kept) == 3 and len(server.jobs.summaries()) == 1
+    assert len(server.items._items) == 3 and len(server.jobs.summaries()) == 1
     assert len(server.nets._seen) == 3 and len(server.nets._fills) == 2
 
 

@@ -176,7 +176,7 @@ def test_a_server_for_others_answers_to_addresses_but_not_to_any_name(guarded: T
 
 
 def test_bodies_are_counted(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(security, "UPLOAD_BYTES", 1000)
+    monkeypatch.setitem(security.LIMITS, "upload_bytes", 1000)
     monkeypatch.setattr(security, "JSON_BYTES", 100)
     image = {"content-type": "image/png"}
     assert client.post("/api/photos", content=picture(), headers=image).status_code == 200

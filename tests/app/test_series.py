@@ -118,11 +118,11 @@ def test_what_is_no_series_of_the_model_is_refused(
     np.savez_compressed(bomb, series=np.zeros((1, 2, 8)), more=np.zeros(2**20))
     monkeypatch.setattr("proofmap.data.series_files.MOST_BYTES", 2**20)
     assert "MB of arrays" in refused(upload(client, "a.npz", bomb.getvalue()))
-    monkeypatch.setattr(items, "MOST_ROWS", 2)
+    monkeypatch.setitem(items.LIMITS, "rows", 2)
     many = io.BytesIO()
     np.savez(many, series=BEATS)
     assert "3 series; a file may have 2" in refused(upload(client, "a.npz", many.getvalue()))
-    assert refused(upload(client, "a.ts", b"x" * (items.TABLE_BYTES + 1)), 413)
+    assert refused(upload(client, "a.ts", b"x" * (items.LIMITS["table_bytes"] + 1)), 413)
     assert "take series, no texts" in refused(client.post("/api/items", json={"text": "a"}))
     assert "has the series 0 to 2, not 3" in refused(
         client.post("/api/items", json={"data": "data", "index": 3}), 404

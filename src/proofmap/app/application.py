@@ -4,24 +4,35 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from jinja2 import Environment
+from markupsafe import Markup
 from pydantic import ValidationError
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.types import Scope
 
 from proofmap.app.items import NotFound
 from proofmap.app.jobs import Busy
 from proofmap.app.nets import PHOTO, Nets, plural
-from proofmap.app.pages import drawn, error_answer, static_file
 from proofmap.app.routes import routes_of
 from proofmap.app.security import Guard
 from proofmap.app.server import Server
 from proofmap.core.errors import ProofmapError
+from proofmap.report.html import templates_of
 from proofmap.results.sharing import without_folders
 
+_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "json": "application/json"}
+# files that the page shares with the report
+_SHARED = ("look.css", "lines.js", "listed.js", "shared.js", "theme.js")
+_MESSAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'; form-action 'none'"
 _INVITATIONS = {
     "photo": "Drop a photo.",
     "row": "Choose a row of the data, or upload a table with the same columns.",
@@ -47,7 +58,7 @@ def create_app(server: Server) -> FastAPI:
         openapi_url=None,
         lifespan=lifespan,
     )
-    app.add_middleware(Guard, access=server.access)
+    app.add_middleware(Guard, access=server.access, error_answer=_error_answer)
     for kind in (ProofmapError, RequestValidationError, ValidationError, HTTPException, ClientDisconnect):
         app.add_exception_handler(kind, _error_response)
     app.include_router(routes_of(server))
@@ -59,7 +70,7 @@ def _add_page(app: FastAPI, server: Server) -> None:
     """Add the routes of the page and of its files. The page has the right words for photos, rows or texts."""
 
     def answer(name: str) -> Response:
-        found = static_file(name)
+        found = _static_file(name)
         if found is None:
             raise NotFound("there is no such file")
         content, kind = found
@@ -67,7 +78,7 @@ def _add_page(app: FastAPI, server: Server) -> None:
 
     @app.get("/")
     async def index() -> Response:
-        text = drawn("index.html", **_page_words(server.nets))
+        text = _drawn("index.html", **_page_words(server.nets))
         return Response(text, media_type="text/html", headers={"cache-control": "no-cache"})
 
     @app.get("/idea")
@@ -111,4 +122,57 @@ async def _error_response(request: Request, error: Exception) -> Response:
     if status == 422 and isinstance(error, RequestValidationError) and for_a_person:  # a mistyped address
         status, message = 404, "there is nothing at this address"
     title = "Not found" if status == 404 else "This cannot be shown"
-    return error_answer(request.scope, title, message, status)
+    return _error_answer(request.scope, title, message, status)
+
+
+def _error_answer(scope: Scope, title: str, message: str, status: int) -> Response:
+    """The response to an error, which says what to do: a page for a person's browser, otherwise JSON.
+
+    The page loads no other file, so it can be shown without the access token.
+    """
+    accepted = Headers(scope=scope).get("accept", "")
+    if scope["method"] != "GET" or scope["path"].startswith("/api/") or "text/html" not in accepted:
+        return JSONResponse({"error": message}, status)
+    sentence = f"{message[:1].upper()}{message[1:].rstrip('.')}."
+    text = _drawn("message.html", title=title, message=sentence, style=Markup(_style_sheet()))
+    headers = {"content-security-policy": _MESSAGE_POLICY, "cache-control": "no-cache"}
+    return Response(text.encode("utf-8", "backslashreplace"), status, headers, media_type="text/html")
+
+
+@cache
+def _style_sheet() -> str:
+    """The style sheets of the report and of messages, joined."""
+    folder = files("proofmap.report") / "page"
+    sheets = sorted(name for file in folder.iterdir() if (name := file.name).endswith(".css"))
+    own = (files("proofmap.app") / "templates" / "pages.css").read_text("utf-8")
+    return "\n".join([*((folder / name).read_text("utf-8") for name in sheets), own])
+
+
+def _static_file(name: str) -> tuple[bytes, str] | None:
+    """The content and media type of a static file of the page; None if there is no such file. Names are looked up, never joined to a path.
+
+    >>> _static_file("main.js")[1], _static_file("../application.py")
+    ('text/javascript; charset=utf-8', None)
+    """
+    return _static_files().get(name)
+
+
+@cache
+def _static_files() -> dict[str, tuple[bytes, str]]:
+    own = [file for file in (files("proofmap.app") / "page").iterdir() if file.is_file()]
+    shared = [files("proofmap.report") / "page" / name for name in _SHARED]
+    return {
+        file.name: (file.read_bytes(), f"{_TYPES[suffix]}; charset=utf-8")
+        for file in (*own, *shared)
+        if (suffix := file.name.rpartition(".")[2]) in _TYPES
+    }
+
+
+def _drawn(template: str, **content: Any) -> str:
+    """The text of a template, rendered with this content."""
+    return _environment().get_template(template).render(**content)
+
+
+@cache
+def _environment() -> Environment:
+    return templates_of("proofmap.app", "templates")

@@ -8,7 +8,7 @@ are offered to visitors under their titles.
 
 The cost of a request is limited too, because one thread serves all visitors:
 
-- If other machines can reach the server, all methods of a job together may need at most :data:`MOST_PASSES` passes.
+- If other machines can reach the server, all methods of a job together may need at most 200,000 passes.
 - Every other number must be between a quarter of its default and :data:`TIMES` times its default. For a fill
   the limit is twice the default, and for a pool of random images the default. Such numbers decide how long one step takes, and a step
   cannot be interrupted (a pool of 1,024 pictures took 16 seconds, a median over 101 x 101 pixels 28 seconds and 6 GB). ``steps``,
@@ -37,7 +37,7 @@ from proofmap.session import Session
 
 AnyPlugin = TypeVar("AnyPlugin", bound=Plugin)
 
-DEFAULT_METHOD, DEFAULT_FILL = "belief-mask", "gray"
+DEFAULT_METHOD = "belief-mask"
 RECOMMENDED = {
     "belief-mask": "proofs as strong as the belief",
     "learned-mask": "the paper's method",
@@ -63,8 +63,6 @@ _FILL_WORDS = {
     "mean-embedding": "the mean embedding",
 }
 """Fills of columns and words, and what hidden positions show with each."""
-MOST_PASSES = 200_000
-"""Largest number of passes of the net for all methods and labels of a job together, if other machines can reach the server."""
 TIMES = {"method": 4, "fill": 2}
 """The largest value of a number in the settings of a method or fill, as a multiple of its default."""
 _SAFE_TEXTS = frozenset({"layer"})
@@ -87,7 +85,7 @@ class Choices:
         methods = [(make_method(spec), spec) for spec in own]
         self.own: Mapping[str, Method] = {method.title(): method for method, _ in methods}
         self._written = {method.title(): spec for method, spec in methods}
-        self.usual_method, self.usual_fill = DEFAULT_METHOD, DEFAULT_FILL
+        self.usual_method, self.usual_fill = DEFAULT_METHOD, "gray"
         self._net: Classifier | None = None
 
     def suit(self, net: Classifier) -> None:

@@ -1,7 +1,6 @@
 """Photos, rows, series and texts of visitors: uploaded, chosen from the data of the command line or from an uploaded file, or typed.
 
-A photo is identified by a hash of its content. An item is a row, a series or a text. Like a :class:`Photo`, an item has an id, a name, and a
-value that :meth:`Inputs.prepare` reads. Photos, files and items are kept in memory; the least recently used is dropped first.
+A photo is identified by a hash of its content. Files and items are kept in memory; the least recently used is dropped first.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -33,13 +31,22 @@ from proofmap.data.series_files import SeriesFile, series_content
 from proofmap.data.table_rows import TableData
 from proofmap.data.texts import TextData
 
-UPLOAD_BYTES = 20_000_000
-PIXELS = 40_000_000
-ACCEPTED = f"JPEG, PNG or WebP, up to {UPLOAD_BYTES // 1_000_000} MB."
+LIMITS = {
+    "upload_bytes": 20_000_000,
+    "pixels": 40_000_000,
+    "table_bytes": 5_000_000,
+    "rows": 20_000,
+    "characters": 20_000,
+    "typed_labels": 16,
+    "labels": 8,
+    "methods": 3,
+}
+"""What visitors may send, which the page shows: the size of a picture, of a table or file of series, and of a text; labels that they type for
+a zero-shot net; labels and methods of one job."""
+ACCEPTED = f"JPEG, PNG or WebP, up to {LIMITS['upload_bytes'] // 1_000_000} MB."
 """The formats and size that an uploaded photo may have, in words for visitors."""
-MOST_PHOTOS = 64
-MOST_BYTES = 256_000_000
-"""Largest size in bytes of all kept photos together."""
+MOST_PHOTOS, MOST_BYTES = 64, 256_000_000
+"""Largest number of kept photos, and of their bytes together."""
 _LONGEST_NAME = 80
 _FORMATS = tuple(kind for kind in FORMATS if kind != "JPEG2000")
 """Accepted picture formats. JPEG 2000 is refused: a file of 800 bytes takes seconds and 0.8 GB, and browsers do not show it."""
@@ -98,67 +105,6 @@ class Kept(Generic[K, T]):
         return self.add(key, make()) if found is None else found
 
 
-@dataclass(frozen=True)
-class Photo:
-    """A visitor's photo: the content of its file, its name and its size."""
-
-    id: str
-    name: str
-    content: bytes
-    width: int
-    height: int
-
-    @contextmanager
-    def opened(self) -> Iterator[Image.Image]:
-        """The decoded picture, upright, as RGB or RGBA."""
-        with _decoding:
-            yield decoded(self.content, self.name)
-
-    @property
-    def arguments(self) -> tuple[str, ...]:
-        """The arguments of a command line that name the photo."""
-        return (self.name,)
-
-    @cached_property
-    def stem(self) -> str:
-        """The name without its suffix and without the prefix of samples."""
-        bare = self.name.removeprefix(SAMPLE)
-        return bare.rpartition(".")[0] or bare
-
-
-class Photos:
-    """The photos that this server keeps, by id."""
-
-    def __init__(self, look: Callable[[Photo, Image.Image], None] | None = None) -> None:
-        """``look`` is a callback for every new photo and its decoded picture, so that the photo need not be decoded again."""
-        self._look = look
-        self._kept: Kept[str, Photo] = Kept(
-            lambda kept: len(kept) > MOST_PHOTOS or sum(len(photo.content) for photo in kept) > MOST_BYTES,
-            "the photo is no longer on the server; upload it again",
-        )
-
-    def __getitem__(self, photo: str) -> Photo:
-        return self._kept[photo]
-
-    def add(self, content: bytes, name: str = "") -> Photo:
-        """Keep an uploaded picture. ``name`` is the visitor's name for it. Raises if the content is not a picture."""
-        return self._add(content, clean_name(name))
-
-    def add_sample(self, name: str) -> Photo:
-        """Keep one of the sample photographs."""
-        return self._add(sample_path(name).read_bytes(), f"{SAMPLE}{name}")
-
-    def _add(self, content: bytes, name: str) -> Photo:
-        with _decoding:
-            picture = decoded(content, name)
-            digest = hashlib.blake2b(content, digest_size=16).hexdigest()
-            made = Photo(digest, name, content, picture.width, picture.height)
-            if self._look is not None:
-                self._look(made, picture)
-            del picture
-        return self._kept.add(made.id, made)
-
-
 def clean_name(name: str) -> str:
     """A clean name for an uploaded file: the last part of its path, in one line, of limited length.
 
@@ -171,22 +117,17 @@ def clean_name(name: str) -> str:
 
 def decoded(content: bytes, name: str) -> Image.Image:
     """Decode a visitor's picture. A picture with too many pixels is refused before it is decoded."""
-    if len(content) > UPLOAD_BYTES:
+    if len(content) > LIMITS["upload_bytes"]:
         raise InputError(f"{name} is too large. {ACCEPTED}")
     try:
-        return decode_image(content, name, most_pixels=PIXELS, formats=_FORMATS)
+        return decode_image(content, name, most_pixels=LIMITS["pixels"], formats=_FORMATS)
     except UnreadableImage:
         raise InputError(f"{name} cannot be read as a picture. {ACCEPTED}") from None
 
 
 DATA = "data"
 """The id of the data that is named on the command line."""
-TABLE_BYTES = 5_000_000
-MOST_ROWS = 20_000
-"""Largest number of rows of an uploaded table, or of series in a file."""
 MOST_COLUMNS = 1_000
-LONGEST_TEXT = 20_000
-"""Largest number of characters of a text to explain."""
 MOST_TABLES, MOST_ITEMS = 8, 256
 SHOWN_COLUMNS = 8
 """Largest number of columns shown in a list of rows."""
@@ -196,24 +137,33 @@ _PREVIEW, _TITLE = 160, 48
 
 @dataclass(frozen=True, eq=False)
 class Item:
-    """A row, a text or a series."""
+    """An input that visitors ask about: a photo, row, series or text."""
 
     id: str
     name: str
     value: Any
-    """The row, text or series in the form that :meth:`Inputs.prepare` takes."""
+    """The content of a photo's file; otherwise the row, series or text in the form that :meth:`Inputs.prepare` takes."""
     arguments: tuple[str, ...]
     """The arguments of a command line that name the item."""
     truth: str = ""
     """The name of the true label; empty if it is not known."""
+    size: tuple[int, int] | None = None
+    """The width and height of a photo; None for other items."""
 
     @contextmanager
     def opened(self) -> Iterator[Any]:
-        yield self.value
+        """The value that :meth:`Inputs.prepare` takes. A photo is decoded: a picture, upright, as RGB or RGBA."""
+        if self.size is None:
+            yield self.value
+            return
+        with _decoding:
+            yield decoded(self.value, self.name)
 
     @property
     def stem(self) -> str:
-        return self.name
+        """The name; that of a photo without its suffix and without the prefix of samples."""
+        bare = self.name.removeprefix(SAMPLE)
+        return self.name if self.size is None else bare.rpartition(".")[0] or bare
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,7 +221,10 @@ class Listing:
 
 
 class Items:
-    """The rows, series and texts of a server, and the files they come from. ``data`` is the dataset named on the command line."""
+    """The photos, rows, series and texts of a server, and the files they come from. ``data`` is the dataset named on the command line."""
+
+    look: Callable[[Item, Image.Image], None] | None = None
+    """A callback for every new photo and its decoded picture, so that the photo need not be decoded again."""
 
     def __init__(self, data: Dataset | None = None, arguments: Sequence[str] = ()) -> None:
         self.own = None if data is None else Listing(DATA, data.title, data, tuple(arguments))
@@ -279,7 +232,7 @@ class Items:
             lambda kept: len(kept) > MOST_TABLES, "the file is no longer on the server; upload it again"
         )
         self._items: Kept[str, Item] = Kept(
-            lambda kept: len(kept) > MOST_ITEMS, "this is no longer on the server; choose it again"
+            _too_many, "this is no longer on the server; choose it, or upload it again"
         )
 
     def __getitem__(self, item: str) -> Item:
@@ -297,13 +250,31 @@ class Items:
         found = self.listing(key).item(index)
         return self._items.add(found.id, found)
 
+    def add_photo(self, content: bytes, name: str = "") -> Item:
+        """Keep an uploaded picture. ``name`` is the visitor's name for it. Raises if the content is not a picture."""
+        return self._add_picture(content, clean_name(name))
+
+    def add_sample(self, name: str) -> Item:
+        """Keep one of the sample photographs."""
+        return self._add_picture(sample_path(name).read_bytes(), f"{SAMPLE}{name}")
+
+    def _add_picture(self, content: bytes, name: str) -> Item:
+        with _decoding:
+            picture = decoded(content, name)
+            digest = hashlib.blake2b(content, digest_size=16).hexdigest()
+            made = Item(digest, name, content, (name,), size=picture.size)
+            if self.look is not None:
+                self.look(made, picture)
+            del picture
+        return self._items.add(made.id, made)
+
     def add_text(self, text: str) -> Item:
         """Keep a typed text as an item."""
         if not text.strip():
             raise InputError("the text is empty; type or paste some words")
-        if len(text) > LONGEST_TEXT:
+        if len(text) > LIMITS["characters"]:
             raise InputError(
-                f"the text has {len(text):,} characters, and at most {LONGEST_TEXT:,} are taken; explain a part of it"
+                f"the text has {len(text):,} characters, and at most {LIMITS['characters']:,} are taken; explain a part of it"
             )
         name = shortened(one_line(text).strip(), _TITLE)
         found = Item(_digest(text), name, text, ("--text", text))
@@ -314,8 +285,8 @@ class Items:
         if not isinstance(inputs, Rows | Series):
             raise InputError(f"a file has rows or series, and this model takes {inputs.noun}")
         name = clean_name(name or "table.csv")
-        if len(content) > TABLE_BYTES:
-            raise InputError(f"{name} is too large: a file may have {TABLE_BYTES / 1e6:g} MB")
+        if len(content) > LIMITS["table_bytes"]:
+            raise InputError(f"{name} is too large: a file may have {LIMITS['table_bytes'] / 1e6:g} MB")
         if isinstance(inputs, Series):
             return self._add_series(content, name, inputs)
         return self._add_table(content, name, inputs)
@@ -325,8 +296,8 @@ class Items:
         own = None if self.own is None else self.own.data
         target = str(own.settings()["target"]) if isinstance(own, SeriesFile) else ""
         data = series_content(content, name, target=target)
-        if len(data) > MOST_ROWS:
-            raise InputError(f"{name} has {len(data):,} series; a file may have {MOST_ROWS:,}")
+        if len(data) > LIMITS["rows"]:
+            raise InputError(f"{name} has {len(data):,} series; a file may have {LIMITS['rows']:,}")
         channels, length = data.read(0).shape
         if (channels, length) != inputs.shape:
             raise InputError(
@@ -351,6 +322,11 @@ class Items:
         return self._tables.add(key, Listing(key, name, data, (name,), left_out))
 
 
+def _too_many(items: Collection[Item]) -> bool:
+    photos = [len(item.value) for item in items if item.size is not None]
+    return len(items) > MOST_ITEMS or len(photos) > MOST_PHOTOS or sum(photos) > MOST_BYTES
+
+
 def _check_width(content: bytes, suffix: str, name: str) -> None:
     """Raise if the first line of a table has too many columns. Pandas would need minutes for a line of 5 MB."""
     text = io.StringIO(content.decode("utf-8-sig", "replace"), newline="")
@@ -368,8 +344,8 @@ def _fitting(frame: Any, inputs: Rows, name: str) -> tuple[Any, tuple[str, ...]]
     wanted = inputs.names
     if not wanted:
         raise InputError("the columns of this model have no names, so a table cannot be matched with them")
-    if not 1 <= len(frame) <= MOST_ROWS:
-        raise InputError(f"{name} has {counted(len(frame), 'row')}; a table may have 1 to {MOST_ROWS:,}")
+    if not 1 <= len(frame) <= LIMITS["rows"]:
+        raise InputError(f"{name} has {counted(len(frame), 'row')}; a table may have 1 to {LIMITS['rows']:,}")
     lacking = [column for column in wanted if column not in have]
     if lacking:
         more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""

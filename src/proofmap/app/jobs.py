@@ -23,8 +23,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from proofmap.app.items import NotFound
-from proofmap.app.nets import Subject
+from proofmap.app.items import LIMITS, Item, NotFound
 from proofmap.core.errors import InputError, ProofmapError
 from proofmap.fills import Fill
 from proofmap.methods import Method
@@ -34,12 +33,9 @@ from proofmap.results.sharing import without_folders
 
 T = TypeVar("T")
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
-OVER: tuple[State, ...] = ("done", "failed", "cancelled")
 MOST_WAITING = 32
 MOST_KEPT = 32
 """Largest number of finished jobs that are kept with their maps."""
-MOST_LABELS, MOST_METHODS = 8, 3
-"""Of one job."""
 MOST_QUESTIONS = 256
 """Largest number of questions that may wait at the same time."""
 _AT_EXIT = 300.0
@@ -64,8 +60,8 @@ class JobAsked(StrictRequest):
 
     photo: PhotoId
     net: Name
-    labels: list[LabelIndex] = Field(min_length=1, max_length=MOST_LABELS)
-    methods: list[Spec] = Field(min_length=1, max_length=MOST_METHODS)
+    labels: list[LabelIndex] = Field(min_length=1, max_length=LIMITS["labels"])
+    methods: list[Spec] = Field(min_length=1, max_length=LIMITS["methods"])
     fill: Spec = "gray"
     seed: int = Field(default=0, ge=0, le=2**31 - 1)
 
@@ -166,7 +162,7 @@ class MapJob:
     """One job: the request, its state, and its results."""
 
     asked: JobAsked
-    photo: Subject
+    photo: Item
     methods: list[Method]
     fill: Fill
     command: str
@@ -184,6 +180,10 @@ class MapJob:
     _events: OrderedDict[tuple[object, ...], dict[str, Any]] = field(default_factory=OrderedDict)
     _last: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def is_over(self) -> bool:
+        return self.state not in ("waiting", "running")
 
     def add(self, kind: str, *key: object, **fields: Any) -> None:
         """Add an event: ``progress``, ``map`` (a mask on its way), ``scored`` (a map is finished) or ``state``. It replaces an earlier event
@@ -256,7 +256,7 @@ class JobQueue:
         """Cancel a job: at once if it waits, otherwise after its current step. With ``leave``, only if no other request needs the job."""
         with self._lock:
             job.asked_by -= 1
-            if job.state in OVER or (leave and job.asked_by > 0):
+            if job.is_over or (leave and job.asked_by > 0):
                 return
             job.stop = True
             if job.state == "waiting":

@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from proofmap.app.items import Item, Kept, NotFound, Photo
+from proofmap.app.items import Item, Kept, NotFound
 from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.errors import InputError
@@ -80,10 +80,6 @@ class Facts:
     """Names of the labels, each in one line, without control and direction characters."""
     label_set: tuple[int, ...]
     inputs: Inputs
-
-
-Subject = Photo | Item
-"""An input that visitors ask about: a photo, or a row, series or text."""
 
 
 def offers(
@@ -270,7 +266,7 @@ class Nets:
         n = int(lengths[0])
         return classifier.at_length(n), classifier.inputs.cut(image, n)
 
-    def hidden(self, name: str, photo: Subject, fill: Fill, image: Tensor, seed: int) -> Tensor:
+    def hidden(self, name: str, photo: Item, fill: Fill, image: Tensor, seed: int) -> Tensor:
         """What the hidden positions of a photo show ``(1, *shape)``, where the net sees it as ``image``. For a random fill, this is the first
         draw that curves with this seed use; random images come from the pool that ``proofmap explain`` would use.
         """
@@ -285,7 +281,7 @@ class Nets:
         with torch.no_grad():
             return judging(session, image, streams.image_keys(image, seed, "curve fill", 0))
 
-    def beliefs(self, photo: Subject, name: str, image: Tensor) -> Tensor:
+    def beliefs(self, photo: Item, name: str, image: Tensor) -> Tensor:
         """The net's probabilities f ``(A,)`` of all labels for a photo, which the net sees as ``image``. They are computed once."""
         return self._beliefs.get_or_make(
             (photo.id, name), lambda: self.classifier(name).frozen().probabilities(image)[0].cpu()
@@ -293,7 +289,7 @@ class Nets:
 
     # ---- in any thread --------------------------------------------------------------------------------------
 
-    def seen(self, photo: Subject, name: str) -> Tensor:
+    def seen(self, photo: Item, name: str) -> Tensor:
         """The photo ``(1, C, H, W)``, or the row, series or text ``(1, *shape)``, as the net sees it, on the CPU.
 
         The net must have been loaded before.
@@ -304,20 +300,20 @@ class Nets:
         with photo.opened() as picture:
             return self._keep_seen(photo, picture, name)
 
-    def seen_before(self, photo: Subject, name: str) -> Tensor | None:
+    def seen_before(self, photo: Item, name: str) -> Tensor | None:
         """The photo as the net sees it, from the cache; None if the photo would have to be decoded."""
         return self._seen.get((photo.id, name))
 
-    def look(self, photo: Photo, picture: Image.Image) -> None:
+    def look(self, photo: Item, picture: Image.Image) -> None:
         """Prepare a new photo for the first net while its decoded picture is in memory. Errors are raised when the photo is first used."""
         if self.first in self._facts:
             with suppress(InputError):
                 self._keep_seen(photo, picture, self.first)
 
-    def _keep_seen(self, photo: Subject, picture: object, name: str) -> Tensor:
+    def _keep_seen(self, photo: Item, picture: object, name: str) -> Tensor:
         return self._seen.add((photo.id, name), self._facts[name].inputs.prepare(picture)[None])
 
-    def judging_fill(self, fill: Fill, photo: Subject, name: str) -> Fill:
+    def judging_fill(self, fill: Fill, photo: Item, name: str) -> Fill:
         """The fill with the pool of random images that ``proofmap explain`` would use to judge maps of this photo."""
         if not isinstance(fill, Images):
             return fill
@@ -325,7 +321,7 @@ class Nets:
         part = "judge" if fill.part == "auto" else fill.part
         return fill.changed(part=part, **({} if source is None else {"source": source}))
 
-    def _sources(self, photo: Subject, name: str) -> Distractors | None:
+    def _sources(self, photo: Item, name: str) -> Distractors | None:
         inputs = self._facts[name].inputs
         if self.of_photos or self.data is None:
             return from_images(self.seen(photo, name), inputs)
@@ -353,6 +349,18 @@ class Nets:
             similar = close_names(wanted, [canonical_name(facts.names[label]) for label in facts.label_set])
             return [facts.label_set[place] for place in similar]
         return [label for _, label in sorted(found)[:MOST_FOUND]]
+
+
+def top_labels(f: Tensor, label_set: Sequence[int], number: int) -> list[int]:
+    """The ``number`` most probable labels of the label set, most probable first, given the probabilities ``f`` ``(A,)`` of all labels.
+
+    >>> top_labels(torch.tensor([0.1, 0.6, 0.3]), [0, 1, 2], 2)
+    [1, 2]
+    """
+    members = torch.tensor(list(label_set))
+    order = f[members].argsort(descending=True, stable=True)[:number]
+    found: list[int] = members[order].tolist()
+    return found
 
 
 def check_known(labels: Sequence[int], facts: Facts) -> None:

@@ -1,4 +1,4 @@
-"""The routes of the page: photos and labels; rows, series and texts; jobs with their maps and files; painted proofs."""
+"""The routes of the page: photos and labels; rows, series and texts. Those of jobs are in :mod:`proofmap.app.job_routes`."""
 
 from __future__ import annotations
 
@@ -14,49 +14,25 @@ from PIL import Image
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 from torch import Tensor
+from torch.nn.functional import interpolate
 
-from proofmap.app.choices import DEFAULT_FILL, MOST_PASSES
-from proofmap.app.items import (
-    LONGEST_TEXT,
-    MOST_ROWS,
-    PIXELS,
-    TABLE_BYTES,
-    UPLOAD_BYTES,
-    Item,
-    Listing,
-    NotFound,
-)
-from proofmap.app.jobs import (
-    MOST_LABELS,
-    MOST_METHODS,
-    OVER,
-    JobAsked,
-    JobId,
-    LabelIndex,
-    MapJob,
-    Name,
-    PhotoId,
-    Spec,
-    StrictRequest,
-)
-from proofmap.app.nets import PHOTO, check_known, plural
-from proofmap.app.paint import FIRST, PaintAsked, painted, parts_of, seen_in_parts, top_labels, wrong_labels
-from proofmap.app.running import FILES, command_line, saved
+from proofmap.app.items import LIMITS, Item, Listing, NotFound
+from proofmap.app.job_routes import add_job_routes
+from proofmap.app.jobs import LabelIndex, Name, PhotoId, Spec, StrictRequest
+from proofmap.app.nets import PHOTO, check_known, plural, top_labels
 from proofmap.app.server import Server
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Series, TextInputs
-from proofmap.core.text import counted, one_line
+from proofmap.core.labels import NO_LABEL, LabelRule, wrong_keys
+from proofmap.core.text import one_line
 from proofmap.core.version import __version__
 from proofmap.data.photos import SAMPLES, sample_path
 from proofmap.data.series_files import SeriesFile
-from proofmap.methods import Method
 from proofmap.report.pictures import drawn_series, picture_bytes
 
 _KNOWN = ("cat", "rocket", "coffee", "motorcycle", "astronaut")
 _THUMBNAIL = (192, 192)
 """Largest width and height of the thumbnail of a sample photograph."""
-_MOST_TYPED = 16
-"""Largest number of labels that a visitor may type for a zero-shot net."""
 _MOST_LISTED = 100
 """Largest number of rows in one list."""
 _LONGEST_REQUEST = 100_000
@@ -65,6 +41,13 @@ _PREVIEW = 120
 """Width in pixel columns of the small line drawing of a series in a list."""
 _MOST_VALUES = 1000
 """Largest number of positions for which an answer lists values."""
+_FIRST = 3
+"""The number of most probable labels that are chosen by default."""
+_SEEN_IN_PART = 0.2
+"""Least probability that a label must have for a part of the photo to be suggested."""
+_MOST_SUGGESTED = 4
+_PARTS = 3
+"""Number of parts per side of a photo. Each part has half the height and half the width of the photo; neighbours overlap by half."""
 DataId = Annotated[str, Field(pattern=r"^(data|[0-9a-f]{32})$")]
 _Search = Annotated[str, Query(max_length=200)]
 _FileName = Annotated[str, Query(max_length=300)]
@@ -95,7 +78,7 @@ class NetAsked(StrictRequest):
 
     net: Name
     labels: list[Annotated[str, Field(min_length=1, max_length=80, pattern=r"^[^,&?]*$")]] = Field(
-        min_length=2, max_length=_MOST_TYPED
+        min_length=2, max_length=LIMITS["typed_labels"]
     )
 
 
@@ -104,7 +87,7 @@ def routes_of(server: Server) -> APIRouter:
     router = APIRouter()
     _add_photos(router, server)
     _add_items(router, server)
-    _add_jobs(router, server)
+    add_job_routes(router, server)
     return router
 
 
@@ -113,7 +96,7 @@ def routes_of(server: Server) -> APIRouter:
 
 def _add_photos(router: APIRouter, server: Server) -> None:
     """Add the routes for photos and labels."""
-    nets, photos = server.nets, server.photos
+    nets, items = server.nets, server.items
 
     @router.get("/api/about")
     async def about() -> _Answer:
@@ -123,7 +106,7 @@ def _add_photos(router: APIRouter, server: Server) -> None:
             "device": server.device,
             "item": nets.singular or PHOTO,
             "positions": nets.positions,
-            "data": None if server.items.own is None else _about_data(server.items.own),
+            "data": None if items.own is None else _about_data(items.own),
             "nets": nets.about(),
             "methods": server.choices.methods_about,
             "fills": server.choices.fills_about(),
@@ -132,18 +115,9 @@ def _add_photos(router: APIRouter, server: Server) -> None:
                 "net": nets.first,
                 "methods": [server.choices.usual_method],
                 "fill": server.choices.usual_fill,
-                "labels": FIRST,
+                "labels": _FIRST,
             },
-            "limits": {
-                "upload_bytes": UPLOAD_BYTES,
-                "pixels": PIXELS,
-                "table_bytes": TABLE_BYTES,
-                "rows": MOST_ROWS,
-                "characters": LONGEST_TEXT,
-                "typed_labels": _MOST_TYPED,
-                "labels": MOST_LABELS,
-                "methods": MOST_METHODS,
-            },
+            "limits": LIMITS,
         }
 
     @router.post("/api/photos")
@@ -156,12 +130,13 @@ def _add_photos(router: APIRouter, server: Server) -> None:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind == "application/json":
             asked = SampleAsked.model_validate_json(body)
-            photo = await server.decode(partial(photos.add_sample, asked.sample))
+            photo = await server.decode(partial(items.add_sample, asked.sample))
         elif kind.startswith("image/") or kind == "application/octet-stream":
-            photo = await server.decode(partial(photos.add, body, name))
+            photo = await server.decode(partial(items.add_photo, body, name))
         else:
             raise InputError('send a picture as image/..., or JSON {"sample": NAME}')
-        return {"photo": photo.id, "name": photo.name, "width": photo.width, "height": photo.height}
+        width, height = photo.size or (0, 0)
+        return {"photo": photo.id, "name": photo.name, "width": width, "height": height}
 
     @router.get("/api/samples/{sample}")
     async def sample_picture(sample: Annotated[str, Path(max_length=100)]) -> Response:
@@ -174,7 +149,7 @@ def _add_photos(router: APIRouter, server: Server) -> None:
     @router.get("/api/photos/{photo}/view")
     async def view(photo: PhotoId, net: Name) -> Response:
         """The photo as the net sees it."""
-        found, facts = photos[photo], await server.facts(net)
+        found, facts = items[photo], await server.facts(net)
         seen = await server.seen(found, net)
         return _png(facts.inputs.picture(seen[0]))
 
@@ -182,11 +157,11 @@ def _add_photos(router: APIRouter, server: Server) -> None:
     async def fill_picture(
         photo: PhotoId,
         net: Name,
-        fill: Spec = DEFAULT_FILL,
+        fill: Spec = "gray",
         seed: Annotated[int, Query(ge=0, le=2**31 - 1)] = 0,
     ) -> Response:
         """A picture of what hidden pixels of a photo show. For a random fill, the first draw."""
-        found, chosen, facts = photos[photo], server.choices.fill(fill), await server.facts(net)
+        found, chosen, facts = items[photo], server.choices.fill(fill), await server.facts(net)
 
         def drawn() -> Any:
             image = nets.seen(found, net).to(nets.classifier(net).device)
@@ -199,11 +174,11 @@ def _add_photos(router: APIRouter, server: Server) -> None:
         photo: PhotoId,
         net: Name,
         number: Annotated[int, Query(ge=1, le=1000)] = 10,
-        labels: Annotated[tuple[LabelIndex, ...], Query(max_length=MOST_LABELS)] = (),
+        labels: Annotated[tuple[LabelIndex, ...], Query(max_length=LIMITS["labels"])] = (),
     ) -> _Answer:
         """The net's probabilities for a photo: the ``number`` most probable labels, then those in ``labels`` that are not among them; and wrong
         labels to test soundness with."""
-        found, facts = server.subjects[photo], await server.facts(net)
+        found, facts = items[photo], await server.facts(net)
         check_known(labels, facts)
         image = await server.seen(found, net)
         f = await server.beliefs(found, net)
@@ -214,7 +189,7 @@ def _add_photos(router: APIRouter, server: Server) -> None:
         return {
             "labels": believed(dict.fromkeys([*top_labels(f, facts.label_set, number), *labels])),
             "total": len(facts.label_set),
-            "wrong": believed(wrong_labels(f, facts.label_set, image)),
+            "wrong": believed(_wrong_labels(f, facts.label_set, image)),
         }
 
     @router.get("/api/photos/{photo}/suggestions")
@@ -222,13 +197,13 @@ def _add_photos(router: APIRouter, server: Server) -> None:
         """Up to 4 labels that are much more probable for a part of the photo than for the whole photo. Empty for rows and texts."""
         if not nets.of_photos:
             return {"labels": []}
-        found, facts = photos[photo], await server.facts(net)
+        found, facts = items[photo], await server.facts(net)
         image, f = await server.seen(found, net), await server.beliefs(found, net)
-        parts = await server.ask(lambda: nets.classifier(net).frozen().probabilities(parts_of(image)).cpu())
+        parts = await server.ask(lambda: nets.classifier(net).frozen().probabilities(_parts_of(image)).cpu())
         return {
             "labels": [
                 {"label": a, "name": facts.names[a], "f": float(f[a]), "part": part}
-                for a, part in seen_in_parts(f, parts, facts.label_set)
+                for a, part in _seen_in_parts(f, parts, facts.label_set)
             ]
         }
 
@@ -236,13 +211,52 @@ def _add_photos(router: APIRouter, server: Server) -> None:
     async def labels(net: Name, search: _Search = "", photo: PhotoId | None = None) -> _Answer:
         """At most 20 labels of a net whose names contain the text ``search``, with their probabilities for a photo if one is named."""
         facts = await server.facts(net)
-        f = None if photo is None else await server.beliefs(server.subjects[photo], net)
+        f = None if photo is None else await server.beliefs(items[photo], net)
         return {
             "labels": [
                 {"label": a, "name": facts.names[a], "f": None if f is None else float(f[a])}
                 for a in nets.search(facts, search)
             ]
         }
+
+
+def _wrong_labels(f: Tensor, label_set: Sequence[int], image: Tensor, seed: int = 0) -> list[int]:
+    """The near and the far wrong label that the rule ``top3+wrong`` adds; see :mod:`proofmap.core.labels`.
+
+    ``f`` ``(A,)`` has the probabilities of the image ``(1, C, H, W)``. If the rule finds no wrong label, because the net believes all labels a
+    little, the least probable label is returned.
+
+    >>> _wrong_labels(torch.tensor([0.5, 0.2, 0.3]), range(3), torch.zeros(1, 3, 2, 2))
+    [1]
+    """
+    keys = wrong_keys(image, seed)
+    row = LabelRule.parse(f"top{_FIRST}+wrong", ()).choose(f[None], label_set, keys=keys)[0].tolist()
+    found: list[int] = [label for label in row[min(_FIRST, len(label_set)) :] if label != NO_LABEL]
+    return found or top_labels(f, label_set, len(label_set))[-1:]
+
+
+def _parts_of(image: Tensor) -> Tensor:
+    """Overlapping parts ``(_PARTS ** 2, C, H, W)`` of an image ``(1, C, H, W)``, each enlarged to the size of the image."""
+    height, width = image.shape[-2:]
+    tall, wide = -(-height // 2), -(-width // 2)
+    cut = [
+        image[..., y : y + tall, x : x + wide]
+        for y in (k * (height - tall) // (_PARTS - 1) for k in range(_PARTS))
+        for x in (k * (width - wide) // (_PARTS - 1) for k in range(_PARTS))
+    ]
+    return interpolate(torch.cat(cut), size=(height, width), mode="bilinear", antialias=True)
+
+
+def _seen_in_parts(whole: Tensor, parts: Tensor, label_set: Sequence[int]) -> list[tuple[int, float]]:
+    """Labels that a part of the photo suggests, each with its largest probability for a part, in decreasing order.
+
+    A label is suggested if it is the most probable label of a part, and its largest probability for a part is at least :data:`_SEEN_IN_PART`
+    and at least twice its probability for the whole photo. ``whole`` ``(A,)`` and ``parts`` ``(P, A)`` are the net's probabilities.
+    """
+    leading = {top_labels(row, label_set, 1)[0] for row in parts}
+    best = {label: float(parts[:, label].max()) for label in leading}
+    found = [(a, p) for a, p in best.items() if p >= _SEEN_IN_PART and p >= 2 * float(whole[a])]
+    return sorted(found, key=lambda pair: (-pair[1], pair[0]))[:_MOST_SUGGESTED]
 
 
 @cache
@@ -323,7 +337,7 @@ def _add_items(router: APIRouter, server: Server) -> None:
     async def positions(photo: PhotoId, net: Name) -> _Answer:
         """The positions of an input: the columns of a row with their values, the time steps or segments of a series with its line, or the words
         of a text as the net divides it."""
-        found, facts = server.subjects[photo], await server.facts(net)
+        found, facts = items[photo], await server.facts(net)
         image, inputs = (await server.seen(found, net))[0], facts.inputs
         if nets.of_photos:
             raise InputError("a photo has no list of positions, because its positions are pixels")
@@ -383,89 +397,3 @@ def _drawing(x: Tensor, inputs: Series, *width: int) -> _Answer:
     1 (top); or the picture of a spectrogram."""
     found = drawn_series(x, inputs, *width)
     return {**found, "lines": [{**line, "name": one_line(line["name"])} for line in found["lines"]]}
-
-
-# ---- jobs and painted proofs ------------------------------------------------------------------------------------
-
-
-def _add_jobs(router: APIRouter, server: Server) -> None:
-    """Add the routes for jobs and painted proofs."""
-    jobs, choices = server.jobs, server.choices
-
-    @router.post("/api/jobs", status_code=202)
-    async def add_job(asked: JobAsked) -> _Answer:
-        """Queue a job. If a kept job has the same request, that job is returned."""
-        photo, offer = server.subjects[asked.photo], server.nets.offer(asked.net)
-        methods, fill = [choices.method(spec) for spec in asked.methods], choices.fill(asked.fill)
-        if len({*asked.labels}) < len(asked.labels) or len({*asked.methods}) < len(asked.methods):
-            raise InputError("a label or a method is named more than once; name each only once")
-        check_known(asked.labels, await server.facts(asked.net))
-        if server.access.token:  # others may wait; alone on this machine, whoever asks also waits
-            _check_passes(methods, len(asked.labels))
-        written = [choices.written(method) for method in methods]
-        command = command_line(
-            photo.arguments, offer.options, asked.labels, written, fill.title(), asked.seed
-        )
-        return {"job": jobs.add(MapJob(asked, photo, methods, fill, command)).id}
-
-    @router.get("/api/jobs")
-    async def all_jobs() -> _Answer:
-        """All jobs that are kept, newest first."""
-        return {"jobs": jobs.summaries()}
-
-    @router.get("/api/jobs/{job}")
-    async def one_job(job: JobId, after: Annotated[int, Query(ge=0, le=2**53)] = 0) -> _Answer:
-        """A job, and its events with a number above ``after``; of unfinished maps and progress only the newest."""
-        found = jobs[job]
-        events, last = found.events(after)
-        return {**jobs.summary(found), "command": found.command, "events": events, "last": last}
-
-    @router.delete("/api/jobs/{job}")
-    async def cancel(job: JobId, leave: bool = False) -> _Answer:
-        """Cancel a job: at once if it waits, after its current step if it runs. With ``leave``, only if no other request wants it."""
-        found = jobs[job]
-        jobs.cancel(found, leave=leave)
-        return jobs.summary(found)
-
-    @router.get("/api/jobs/{job}/maps/{method}/{label}")
-    async def finished_map(
-        job: JobId, method: Annotated[int, Path(ge=0, lt=MOST_METHODS)], label: LabelIndex
-    ) -> _Answer:
-        """A finished map: its ranking of pixels, its curves, and what it proves."""
-        found = jobs[job]
-        if (method, label) not in found.maps:
-            raise NotFound(
-                "the map is not finished, or the job does not include it"
-                if found.state not in OVER
-                else "the job has no such map"
-            )
-        return found.maps[method, label]
-
-    @router.get("/api/jobs/{job}/files/{file}")
-    async def job_file(job: JobId, file: Annotated[str, Path(max_length=40)]) -> Response:
-        """A file to save: sheet.png, page.html, maps.npz, maps.safetensors, command.txt."""
-        found = jobs[job]
-        facts = await server.facts(found.asked.net)
-        content = await run_in_threadpool(saved, found, file, facts.inputs)
-        named = f'attachment; filename="{found.photo.id[:8]}-{file}"'
-        return Response(content, media_type=FILES[file], headers={"content-disposition": named})
-
-    @router.post("/api/paint")
-    async def paint(asked: PaintAsked) -> _Answer:
-        """The net's probabilities if only the painted pixels are shown, and if the same number of top pixels of each method's map is shown."""
-        photo, fill = server.subjects[asked.photo], choices.fill(asked.fill)
-        job = None if asked.job is None else jobs.find(asked.job)  # a job that is gone is no error
-        if job is not None and (job.asked.photo, job.asked.net) != (asked.photo, asked.net):
-            raise InputError("that job has another photo or net")
-        return await server.ask(partial(painted, server.nets, asked, photo, fill, job))
-
-
-def _check_passes(methods: Sequence[Method], labels: int) -> None:
-    """Raise if a job with these methods and this number of labels needs more passes than one job may take while others wait."""
-    costs = [method.cost(labels) for method in methods]
-    passes = sum(cost.passes for cost in costs if cost is not None)
-    if passes > MOST_PASSES:
-        raise InputError(
-            f"{', '.join(method.title() for method in methods)} for {counted(labels, 'label')} would take {passes:,} passes of the net; "
-            f"the limit for a job is {MOST_PASSES:,}: ask for fewer, or use the command line: proofmap explain"
-        )

@@ -1,91 +1,72 @@
-"""Runs a job: computes the maps of each method, shows them while they are learned, and judges them.
-
-Also makes the files of a finished job: sheet, page, maps in two formats, and the command that repeats the job.
-"""
+"""Runs a job: computes the maps of each method, shows them while they are learned, and judges them."""
 
 from __future__ import annotations
 
 import base64
 import dataclasses
-import io
 import math
-import shlex
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from proofmap.app.items import NotFound
 from proofmap.app.jobs import Cancelled, MapJob, NetWorker
 from proofmap.app.nets import Nets
 from proofmap.core.files import distinct_names
-from proofmap.core.inputs import Inputs
 from proofmap.core.progress import CallbackTask, Progress, ProgressTask
 from proofmap.core.ranking import rank
 from proofmap.judging import evaluate, proof_metrics
 from proofmap.metrics.curves import Curves
 from proofmap.metrics.playing import deletion
-from proofmap.report.display import map_tensors, maps_safetensors, sheet_png
-from proofmap.report.html import write_report
-from proofmap.report.pictures import crop_words, displayed, original_of
-from proofmap.report.sheets import explained_sheet
+from proofmap.report.pictures import displayed
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.proof_shape import proof_values, shape_of
 from proofmap.results.records import MethodResult
-from proofmap.results.sharing import shared, without_folders
 from proofmap.session import Snapshot
 
 
-class JobRunner:
-    """Runs jobs on the nets, in the worker's thread."""
-
-    def __init__(self, nets: Nets, worker: NetWorker) -> None:
-        self.nets, self.worker = nets, worker
-
-    def __call__(self, job: MapJob) -> None:
-        """Run the methods of a job in turn. Each map is reported as soon as it is judged."""
-        asked = job.asked
-        names = self.nets.facts(asked.net).names
-        classifier, image = self.nets.at_own_length(asked.net, self.nets.seen(job.photo, asked.net))
-        image = image.to(classifier.device)
-        fill = self.nets.judging_fill(job.fill, job.photo, asked.net)
-        found: list[Evaluation] = []
-        for number, method in enumerate(job.methods):
-            watcher = _Watcher(job, number, self.worker)
-            watcher.step()
-            evaluation = evaluate(
-                classifier,
-                image,
-                methods=[method],
-                labels=asked.labels,
-                metrics=proof_metrics("paper", {"fill": fill}),
-                names=[job.photo.stem],
-                keep_maps=None,
-                seed=asked.seed,
-                progress=watcher,
-                watch=watcher.show,
-            )
-            result = evaluation.results[0]
-            deleted = deletion(
-                classifier.frozen(),
-                image,
-                evaluation.maps_of(result),
-                evaluation.labels,
-                fill=fill,
-                seed=asked.seed,
-                progress=watcher,
-            )
-            found.append(evaluation)
-            for place, label in enumerate(asked.labels):
-                job.maps[number, label] = _map_answer(evaluation, result, deleted, place, names)
-                job.forget("map", number, label)
-                job.add("scored", number, label, method=number, label=label)
-        job.evaluation = _joined(found)
+def run_job(nets: Nets, worker: NetWorker, job: MapJob) -> None:
+    """Run the methods of a job in turn, in the worker's thread. Each map is reported as soon as it is judged."""
+    asked = job.asked
+    names = nets.facts(asked.net).names
+    classifier, image = nets.at_own_length(asked.net, nets.seen(job.photo, asked.net))
+    image = image.to(classifier.device)
+    fill = nets.judging_fill(job.fill, job.photo, asked.net)
+    found: list[Evaluation] = []
+    for number, method in enumerate(job.methods):
+        watcher = _Watcher(job, number, worker)
+        watcher.step()
+        evaluation = evaluate(
+            classifier,
+            image,
+            methods=[method],
+            labels=asked.labels,
+            metrics=proof_metrics("paper", {"fill": fill}),
+            names=[job.photo.stem],
+            keep_maps=None,
+            seed=asked.seed,
+            progress=watcher,
+            watch=watcher.show,
+        )
+        result = evaluation.results[0]
+        deleted = deletion(
+            classifier.frozen(),
+            image,
+            evaluation.maps_of(result),
+            evaluation.labels,
+            fill=fill,
+            seed=asked.seed,
+            progress=watcher,
+        )
+        found.append(evaluation)
+        for place, label in enumerate(asked.labels):
+            job.maps[number, label] = _map_answer(evaluation, result, deleted, place, names)
+            job.forget("map", number, label)
+            job.add("scored", number, label, method=number, label=label)
+    job.evaluation = _joined(found)
 
 
 def _joined(found: list[Evaluation]) -> Evaluation:
@@ -223,82 +204,3 @@ def _curve_answer(curves: Curves, place: int, *, each: bool = False) -> dict[str
         whole = np.arange(curves.positions + 1)
         counts, f = torch.tensor(whole), torch.from_numpy(np.interp(whole, counts.numpy(), f.numpy()))
     return {"shares": (counts / curves.positions).tolist(), "f": f.tolist()}
-
-
-# ---- files of a finished job --------------------------------------------------------------------------------
-
-
-FILES = {
-    "sheet.png": "image/png",
-    "page.html": "text/html; charset=utf-8",
-    "maps.npz": "application/octet-stream",
-    "maps.safetensors": "application/octet-stream",
-    "command.txt": "text/plain; charset=utf-8",
-}
-"""The files of a finished job and their media types."""
-
-
-def saved(job: MapJob, file: str, inputs: Inputs) -> bytes:
-    """The content of a file of a job, made when it is first requested."""
-    if file not in FILES:
-        raise NotFound(f"a job has the files {', '.join(FILES)}")
-    if file not in job.files:
-        if file == "command.txt":
-            job.files[file] = f"{job.command}\n".encode()
-        elif job.evaluation is None:
-            raise NotFound("the job has no files before it is done")
-        else:
-            job.files[file] = _made(job, shared(job.evaluation), file, inputs)
-    return job.files[file]
-
-
-def _made(job: MapJob, evaluation: Evaluation, file: str, inputs: Inputs) -> bytes:
-    match file:
-        case "sheet.png":
-            with job.photo.opened() as picture:
-                return sheet_png(explained_sheet(evaluation, 0, crop_words(picture, inputs)))
-        case "page.html":
-            return _page(job, evaluation, inputs)
-        case "maps.safetensors":
-            return maps_safetensors(evaluation)
-    archive = io.BytesIO()
-    arrays = {name: tensor.numpy() for name, tensor in map_tensors(evaluation).items()}
-    np.savez_compressed(archive, allow_pickle=False, **arrays)
-    return archive.getvalue()
-
-
-def _page(job: MapJob, evaluation: Evaluation, inputs: Inputs) -> bytes:
-    names = [result.name for result in evaluation.results]
-    shown = names[0] if len(names) == 1 else f"{len(names)} methods"
-    with TemporaryDirectory() as folder, job.photo.opened() as picture:
-        page = write_report(
-            evaluation,
-            Path(folder, "report.html"),
-            title=f"What do the maps of {shown} prove?",
-            command=job.command,
-            explained=True,
-            originals=lambda _: original_of(picture, inputs),
-        )
-        return page.read_bytes()
-
-
-def command_line(
-    what: Sequence[str],
-    net: Sequence[str],
-    labels: Sequence[int],
-    methods: Sequence[str],
-    fill: str,
-    seed: int,
-) -> str:
-    """The command that repeats a job, without folders of the server.
-
-    >>> command_line(
-    ...     ["cat.jpg"], ["--model", "efficientnet-lite0"], [281, 7], ["grad-cam", "rise"], "blur", 3
-    ... )
-    'proofmap explain cat.jpg --model efficientnet-lite0 --labels 281,7 --method grad-cam,rise --fill blur --seed 3'
-    """
-    parts = ["proofmap", "explain", *what, *net, "--labels", ",".join(map(str, labels))]
-    parts += ["--method", ",".join(methods)]
-    parts += ["--fill", fill] if fill != "gray" else []
-    parts += ["--seed", str(seed)] if seed else []
-    return without_folders(shlex.join(parts))

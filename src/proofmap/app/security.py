@@ -13,6 +13,7 @@ import ipaddress
 import logging
 import secrets
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
@@ -22,8 +23,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from proofmap.app.items import TABLE_BYTES, UPLOAD_BYTES
-from proofmap.app.pages import error_answer
+from proofmap.app.items import LIMITS
 
 JSON_BYTES = 1_000_000
 POLICY = (
@@ -115,10 +115,15 @@ def host_name(host: str) -> str:
 
 
 class Guard:
-    """Middleware around the whole application: checks every request and adds :data:`HEADERS` to every response."""
+    """Middleware around the whole application: checks every request and adds :data:`HEADERS` to every response.
 
-    def __init__(self, app: ASGIApp, access: Access) -> None:
-        self.app, self.access = app, access
+    ``error_answer`` makes the response to an error from the scope, a title, a message and a status.
+    """
+
+    def __init__(
+        self, app: ASGIApp, access: Access, error_answer: Callable[[Scope, str, str, int], ASGIApp]
+    ) -> None:
+        self.app, self.access, self.error_answer = app, access, error_answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -150,7 +155,7 @@ class Guard:
         except HTTPException as refused:
             if began:
                 raise
-            await error_answer(scope, "Not allowed", refused.detail, refused.status_code)(
+            await self.error_answer(scope, "Not allowed", refused.detail, refused.status_code)(
                 scope, receive, secured
             )
         except Exception:  # a bug of ours: the terminal gets the details, the visitor does not
@@ -216,7 +221,7 @@ class Guard:
 
 def _limited(receive: Receive, request: Request) -> Receive:
     """Wrap ``receive``, which reads the body of a request, so that it raises as soon as more bytes arrive than are allowed."""
-    uploads = {"/api/photos": UPLOAD_BYTES, "/api/data": TABLE_BYTES}
+    uploads = {"/api/photos": LIMITS["upload_bytes"], "/api/data": LIMITS["table_bytes"]}
     limit = uploads.get(request.scope["path"], JSON_BYTES)
     declared = request.headers.get("content-length", "0")
     too_long = HTTPException(413, f"that is too large: at most {limit / 1e6:g} MB are accepted")

@@ -1,4 +1,4 @@
-"""The objects that all routes share: nets, photos (or rows, or texts), jobs, the worker, and the decoders of pictures."""
+"""The objects that all routes share: nets, photos, rows and texts, jobs, the worker, and the decoders of pictures."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from anyio import CapacityLimiter, to_thread
 from torch import Tensor
 
 from proofmap.app.choices import Choices
-from proofmap.app.items import Items, Photos
+from proofmap.app.items import Item, Items
 from proofmap.app.jobs import Busy, JobQueue, NetWorker
-from proofmap.app.nets import Facts, Nets, Subject
-from proofmap.app.running import JobRunner
+from proofmap.app.nets import Facts, Nets
+from proofmap.app.running import run_job
 from proofmap.app.security import Access
 
 T = TypeVar("T")
@@ -33,19 +33,14 @@ class Server:
     device: str = "cpu"
     worker: NetWorker = field(default_factory=NetWorker)
     items: Items = field(default_factory=Items)
-    """Rows or texts, if the nets take no photos."""
+    """The photos, rows, series and texts that visitors ask about."""
 
     def __post_init__(self) -> None:
         if not self.nets.of_photos:
             self.choices.suit(self.nets.classifier(self.nets.first))
-        self.photos = Photos(self.nets.look)
-        self.jobs = JobQueue(self.worker, JobRunner(self.nets, self.worker))
+        self.items.look = self.nets.look
+        self.jobs = JobQueue(self.worker, partial(run_job, self.nets, self.worker))
         self._decoders, self._undecoded = CapacityLimiter(DECODERS), 0
-
-    @property
-    def subjects(self) -> Photos | Items:
-        """The inputs that visitors ask about: the photos, or the rows, series and texts."""
-        return self.photos if self.nets.of_photos else self.items
 
     async def ask(self, question: Callable[[], T]) -> T:
         """Run a short function in the worker's thread and return its result."""
@@ -65,12 +60,12 @@ class Server:
         if self._undecoded >= MOST_UNDECODED:
             raise Busy("too many photos are being sent; send it again in a moment")
 
-    async def seen(self, photo: Subject, net: str) -> Tensor:
+    async def seen(self, photo: Item, net: str) -> Tensor:
         """The photo as a net sees it. A cached photo is not decoded again."""
         known = self.nets.seen_before(photo, net)
         return await self.decode(partial(self.nets.seen, photo, net)) if known is None else known
 
-    async def beliefs(self, photo: Subject, net: str) -> Tensor:
+    async def beliefs(self, photo: Item, net: str) -> Tensor:
         """The net's probabilities ``(A,)`` of all labels for a photo."""
         image = await self.seen(photo, net)
         return await self.ask(lambda: self.nets.beliefs(photo, net, image))
