@@ -251,7 +251,7 @@ def test_a_run_of_another_version_is_read_but_not_continued(
     study = toy_study(tmp_path, 3, methods=["random"], metrics=["soundness"])
     pm.run_study(study, tmp_path / "run")
     before = (tmp_path / "run" / "run.json").read_bytes()
-    for module in ("core.environment", "study.resume"):
+    for module in ("core.version", "study.resume"):
         monkeypatch.setattr(f"proofmap.{module}.source_version", lambda: "9.9")
     with pytest.raises(StoreError, match=r"made with Proofmap .* numbers of 9\.9 may differ"):
         pm.run_study(study, tmp_path / "run")

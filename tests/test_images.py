@@ -20,7 +20,7 @@ from PIL import Image
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs.pictures import fit, fitted_size
-from proofmap.core.pictures import decode_image, eight_bits, read_image
+from proofmap.core.pictures import decode_image, eight_bits
 from proofmap.data import load_dataset
 from proofmap.data.photos import CropWarning, find_photos, load_images
 from proofmap.judging import evaluate, explain
@@ -80,7 +80,7 @@ def test_transparent_pixels_show_the_classifiers_gray(tmp_path: Path) -> None:
     pixels[:, :4] = (*RED, 255)
     pixels[:, 4:] = (*RED, 0)
     path = save(tmp_path, "rgba.png", pixels)
-    assert read_image(path).mode == "RGBA"
+    assert decode_image(path).mode == "RGBA"
     (loaded,) = load_images(path, classifier(8))
     torch.testing.assert_close(loaded[:, 0, 0], torch.tensor([1.0, 0.0, 0.0]))
     torch.testing.assert_close(loaded[:, 0, 7], torch.tensor(MEAN))
@@ -129,7 +129,7 @@ def test_photos_are_turned_upright(tmp_path: Path, orientation: int) -> None:
     exif[0x0112] = orientation
     stored = noise(4, 6)
     path = save(tmp_path, "turned.png", stored, exif=exif)
-    np.testing.assert_array_equal(np.asarray(read_image(path)), TURNS[orientation](stored))
+    np.testing.assert_array_equal(np.asarray(decode_image(path)), TURNS[orientation](stored))
 
 
 def test_an_animation_shows_its_first_picture(tmp_path: Path) -> None:
@@ -200,9 +200,9 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"there is no file or folder .*cat\.png"):
         load_images(tmp_path / "cat.png", classifier())
     with pytest.raises(InputError, match=r"there is no file .*cat\.png"):
-        read_image(tmp_path / "cat.png")
+        decode_image(tmp_path / "cat.png")
     with pytest.raises(InputError, match="cannot be read as an image"):
-        read_image(tmp_path)
+        decode_image(tmp_path)
 
 
 def test_a_pipe_or_a_device_is_refused_wherever_a_picture_is_expected(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_a_pipe_or_a_device_is_refused_wherever_a_picture_is_expected(tmp_path: 
     (tmp_path / "table.csv").write_text("file\npipe.png\nendless.png\n")
     dataset = load_dataset(str(tmp_path / "table.csv"))
     for i, name in enumerate(("pipe.png", "endless.png")):
-        for read in (read_image, lambda path: find_photos([path])):
+        for read in (decode_image, lambda path: find_photos([path])):
             with pytest.raises(InputError, match=f"{name} is a pipe or a device"):
                 read(tmp_path / name)
         for look in (dataset.read, dataset.digest):
@@ -249,7 +249,7 @@ def test_a_truncated_picture_is_named(
     path = tmp_path / "half.img"
     path.write_bytes(whole[: int(share * len(whole))])
     with pytest.raises(InputError, match=r"half\.img cannot be read as an image"):
-        read_image(path)
+        decode_image(path)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning:PIL")
@@ -263,7 +263,7 @@ def test_a_damaged_picture_is_read_or_named_and_nothing_else(tmp_path: Path, for
             content[place] = rng.integers(0, 256)
         path.write_bytes(bytes(content))
         try:
-            outcome = read_image(path).mode
+            outcome = decode_image(path).mode
         except InputError as error:
             outcome = str(error)
         assert outcome in ("RGB", "RGBA") or "damaged.img" in outcome
@@ -281,7 +281,7 @@ def test_a_picture_that_would_fill_the_memory_is_refused_unread(tmp_path: Path) 
         parts = [chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(b"\0" * 100)), chunk(b"IEND", b"")]
         (tmp_path / name).write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(parts))
         with pytest.raises(InputError, match=rf"{name} is too large .*MAX_IMAGE_PIXELS"):
-            read_image(tmp_path / name)
+            decode_image(tmp_path / name)
 
 
 @pytest.mark.parametrize("form", ["PNG", "TIFF", "BMP", "PPM", "JPEG2000"])  # others cannot have such a side
@@ -325,7 +325,7 @@ def test_a_hair_that_would_grow_to_gigabytes_is_refused(tmp_path: Path) -> None:
 def test_pixels_without_a_range_are_refused(tmp_path: Path, mode: str) -> None:
     path = save(tmp_path, "raw.tif", Image.new(mode, (8, 8)))
     with pytest.raises(InputError, match=rf"raw\.tif has '{mode}' pixels without a known range"):
-        read_image(path)
+        decode_image(path)
 
 
 # ---- other proportions -----------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.cli import run_script
-from proofmap.core.environment import environment
+from proofmap.core.version import environment
 from proofmap.data import load_blocks, load_dataset, random_choice, true_outputs
 from proofmap.fills import Fill
 from proofmap.metrics.curves import Curves

@@ -23,9 +23,9 @@ from given_maps import drawing_from, scores_of, timed_maps
 
 import proofmap as pm
 from proofmap.cli import run_script
-from proofmap.core.environment import environment
 from proofmap.core.files import output_file
 from proofmap.core.ranking import rank
+from proofmap.core.version import environment
 from proofmap.data.photos import find_photos
 from proofmap.results.statistics import score_numbers
 

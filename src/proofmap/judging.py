@@ -24,8 +24,8 @@ from proofmap.core.version import source_version
 from proofmap.data.dataset import Dataset, true_outputs
 from proofmap.data.distractors import Distractors, from_dataset, from_images
 from proofmap.data.given import InMemory, as_dataset, images_as_tensor, is_in_memory
-from proofmap.data.loader import load_blocks, true_boxes
-from proofmap.data.truth import Truth, checked_boxes, checked_objects, label_rows
+from proofmap.data.loader import load_blocks
+from proofmap.data.truth import Truth, as_boxes, label_rows
 from proofmap.fills import Fill
 from proofmap.loop import Row, Subjects, join_rows, judge_blocks, widened
 from proofmap.methods.method import MethodLike, default_method, make_method
@@ -160,9 +160,8 @@ class Judge:
         )
         keys = wrong_keys(images, self.study.seed) if rule.wrong else None
         table = rule.choose(f, classifier.label_set, true_labels, image_names, keys, inputs.singular)
-        own_boxes = checked_boxes(boxes, true_labels, image_names, inputs)
-        known = checked_objects(objects, classifier.names, image_names, inputs)
-        subjects = Subjects(images, table, true_labels, own_boxes, known)
+        places = as_boxes(boxes, objects, true_labels, classifier.names, image_names, inputs)
+        subjects = Subjects(images, table, true_labels, *places)
         kept = len(images) if self.keep_maps is None else max(0, min(self.keep_maps - before, len(images)))
         rows: dict[str, list[Row]] = {name: [] for name in opened.methods}
         size = max(1, _BLOCK // (inputs.count * table.shape[1]))
@@ -331,7 +330,6 @@ def _update_from(judge: Judge, data: Dataset) -> None:
             labels=[rule.rows[i] for i in block.indices] if rule.kind == "given" else None,
             names=[data.names[i] for i in block.indices],
             truth=truth if any(truth) else None,
-            boxes=[true_boxes(*pair) for pair in zip(objects, truth, strict=True)] if any(objects) else (),
             objects=objects if any(objects) else (),  # type: ignore[arg-type]
         )
 

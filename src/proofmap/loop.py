@@ -34,13 +34,27 @@ from proofmap.session import Session, Watch
 
 @dataclass(frozen=True)
 class Subjects:
-    """Images ``(N, *shape)``, the labels ``(N, L)`` to judge, and the true labels, boxes and objects if they are known."""
+    """Images ``(N, *shape)``, the labels ``(N, L)`` to judge, and the true labels, boxes and objects if they are known.
+
+    ``objects`` are boxes by label, and ``boxes`` those of the true label. Boxes that are not given are taken from the objects of images with
+    one true label.
+    """
 
     images: Tensor
     labels: Tensor
     truth: Tensor | None = None
     boxes: Sequence[Sequence[Box]] = ()
     objects: Sequence[Mapping[int, Sequence[Box]]] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.boxes) or not len(self.objects):
+            return
+        truth = [] if self.truth is None else self.truth.reshape(len(self), -1).tolist()
+        rows = [[a for a in row if a != NO_LABEL] for row in truth or [[]] * len(self)]
+        boxes = [
+            own.get(row[0], ()) if len(row) == 1 else () for own, row in zip(self.objects, rows, strict=True)
+        ]
+        object.__setattr__(self, "boxes", boxes)
 
     def __len__(self) -> int:
         return len(self.images)

@@ -94,7 +94,7 @@ DATASETS: list[tuple[str, Dataset, str]] = [
     ),
     (
         "a_label_has_a_name_and_a_box_lies_inside_its_picture",
-        pictures(boxes=lambda self, i: [(0, 0, 5, 4), (1, 1, 4, 5)]),
+        pictures(objects=lambda self, i: {0: [(0, 0, 5, 4), (1, 1, 4, 5)]}),
         r"the box \(1, 1, 4, 5\) of 'image-00000' is empty or outside its 5 x 4 pixels",
     ),
     (

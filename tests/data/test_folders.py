@@ -241,19 +241,19 @@ def test_a_table_may_name_files_anywhere(tmp_path: Path) -> None:
 
 def test_boxes_are_numbers_or_an_error(tmp_path: Path) -> None:
     rows = [
-        'a.png,"[[1, 2, 3.5, 4], [5, 6, 7, 8]]"',
-        "b.png,",
-        'c.png,"[[1, 2]]"',
-        "d.png,nonsense",
-        'e.png,"[[9, 2, 3, 4]]"',
+        'a.png,7,"[[1, 2, 3.5, 4], [5, 6, 7, 8]]"',
+        "b.png,7,",
+        'c.png,7,"[[1, 2]]"',
+        "d.png,7,nonsense",
+        'e.png,7,"[[9, 2, 3, 4]]"',
     ]
-    photos = image_csv(table(tmp_path, "file,boxes_xyxy\n" + "\n".join(rows)))
-    assert photos.boxes(0) == ((1, 2, 3.5, 4), (5, 6, 7, 8))
-    assert photos.boxes(1) == ()
+    photos = image_csv(table(tmp_path, "file,class_index,boxes_xyxy\n" + "\n".join(rows)))
+    assert photos.objects(0) == {7: [(1, 2, 3.5, 4), (5, 6, 7, 8)]}
+    assert photos.objects(1) == {}
     for bad in (2, 3, 4):
         with pytest.raises(InputError, match=r"list of boxes of [cde]\.png .* expected four numbers"):
-            photos.boxes(bad)
-    assert image_folder(saved(tmp_path, "a.png")).boxes(0) == ()
+            photos.objects(bad)
+    assert image_folder(saved(tmp_path, "a.png")).objects(0) == {}
 
 
 @pytest.mark.parametrize(
@@ -530,7 +530,9 @@ def test_the_real_imagenet_photos_have_their_labels_and_boxes(data: Path) -> Non
     assert list(photos.names) == [row["file"] for row in rows]
     assert [photos.truth(i) for i in range(1000)] == [int(row["class_index"]) for row in rows]
     for i in (0, 340, 999):
-        assert [list(box) for box in photos.boxes(i)] == json.loads(rows[i]["boxes_xyxy"])
+        assert [list(box) for box in photos.objects(i)[int(rows[i]["class_index"])]] == json.loads(
+            rows[i]["boxes_xyxy"]
+        )
         assert photos.read(i).size == (int(rows[i]["width"]), int(rows[i]["height"]))
 
 

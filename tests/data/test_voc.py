@@ -55,7 +55,6 @@ def test_a_photo_has_the_boxes_of_each_of_its_labels(voc: Path) -> None:
     assert photos.objects(1) == {0: [(1, 2, 5, 6)]}
     assert photos.objects(2) == photos.objects(3) == {}
     assert [photos.truth(i) for i in range(4)] == [None, 0, None, None]
-    assert photos.boxes(0) == () and photos.boxes(1) == ((1, 2, 5, 6),)
 
 
 def test_a_split_names_its_photos(voc: Path) -> None:

@@ -156,7 +156,7 @@ def test_a_run_of_other_source_is_refused_and_nothing_is_left(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for module in ("core.environment", "study.resume"):
+    for module in ("core.version", "study.resume"):
         monkeypatch.setattr(f"proofmap.{module}.source_version", lambda: "0.1.0+src.00000000")
     asked = ("reproduce", "cifar10-curves", "--quick", "--data", str(data), "-q", "--from")
     assert command(monkeypatch, *asked, str(learned)) == 2

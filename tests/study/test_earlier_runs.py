@@ -61,7 +61,7 @@ def test_a_run_of_other_source_is_read_but_not_continued(
     study, folder = finished[0], shutil.copytree(finished[1], tmp_path / "run")
     before = (folder / "run.json").read_text(), facts(folder)
     other = "0.1.0+src.00000000"
-    for module in ("core.environment", "study.resume"):
+    for module in ("core.version", "study.resume"):
         monkeypatch.setattr(f"proofmap.{module}.source_version", lambda: other)
     refusal = rf"made with Proofmap {re.escape(source_version())}, and numbers of {re.escape(other)} may"
     for change in ({}, {"methods": ("gradient-x-input",)}):

@@ -191,9 +191,9 @@ class Listing:
 
     def cells(self, index: int) -> list[str]:
         if isinstance(self.data, TableData):
-            rows = self.data.read(index).rows
-            row = rows.encoded(rows.columns)[index]
-            return [one_line(rows.columns.text(row, k)) for k in range(min(len(row), SHOWN_COLUMNS))]
+            columns = self.data.columns
+            row = self.data.encoded(columns)[index]
+            return [one_line(columns.text(row, k)) for k in range(min(len(row), SHOWN_COLUMNS))]
         if isinstance(self.data, TextData):
             return [shortened(one_line(self.data.read(index)), _PREVIEW)]
         return []

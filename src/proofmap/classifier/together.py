@@ -21,11 +21,12 @@ from __future__ import annotations
 import contextvars
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -36,7 +37,7 @@ from proofmap.classifier.outputs import check_rows
 from proofmap.classifier.view import has_hooks
 from proofmap.core.batching import BatchSize, is_out_of_memory
 from proofmap.core.inputs import Inputs
-from proofmap.core.progress import JointProgress, Progress
+from proofmap.core.progress import Progress, ProgressTask
 
 if TYPE_CHECKING:
     from proofmap.classifier import Classifier
@@ -73,7 +74,7 @@ def each_length(
     found: list[T] = []
     most = classifier.batches[1].size
     for some in _bunches(groups, labels, most):
-        total, joint = sum(len(places) for _, places in some), JointProgress(progress or Progress())
+        total, joint = sum(len(places) for _, places in some), _JointProgress(progress or Progress())
         shares = [len(places) / total for _, places in some]
         parts = [joint.part(share) for share in shares]
         works = [partial(work, *group, part) for group, part in zip(some, parts, strict=True)]
@@ -363,3 +364,61 @@ def _is_in_cached_property() -> bool:
     while frame is not None and frame.f_code is not _LOCKED:
         frame = frame.f_back
     return frame is not None
+
+
+class _JointProgress:
+    """Progress of a job whose parts take turns. Tasks of the same name in different parts are shown as one task.
+
+    Only one task is shown at a time. Its total is estimated from the first part and that part's share of the work.
+
+    >>> class Shown(Progress):
+    ...     def task(self, what, passes):
+    ...         print(what, passes)
+    ...         return ProgressTask()
+    >>> joint = _JointProgress(Shown())
+    >>> with joint.part(0.25).task("gradient", 10), joint.part(0.75).task("gradient", 30):
+    ...     pass
+    gradient 40
+    """
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self.open: Counter[str] = Counter()  # tasks by name
+        self.shown: tuple[str, ProgressTask] | None = None
+
+    def part(self, share: float) -> Progress:
+        """The progress object for one part of the job. ``share`` is the part's fraction of the work, from 0 to 1."""
+        return _Part(self, share)
+
+
+class _Part(Progress):
+    def __init__(self, joint: _JointProgress, share: float) -> None:
+        self.joint, self.share = joint, share
+
+    def task(self, what: str, passes: int) -> ProgressTask:
+        return _PartTask(self.joint, what, round(passes / self.share))
+
+
+class _PartTask(ProgressTask):
+    def __init__(self, joint: _JointProgress, what: str, passes: int) -> None:
+        self.joint, self.what, self.passes = joint, what, passes
+
+    def __enter__(self) -> Self:
+        self.joint.open[self.what] += 1
+        if self.joint.shown is None:
+            self.joint.shown = self.what, self.joint.progress.task(self.what, self.passes).__enter__()
+        return self
+
+    def advance(self, passes: int, note: str = "") -> None:
+        if (shown := self.joint.shown) is not None and shown[0] == self.what:
+            shown[1].advance(passes, note)
+
+    def __exit__(self, *error: Any) -> None:
+        self.joint.open[self.what] -= 1
+        if (
+            (shown := self.joint.shown) is not None
+            and shown[0] == self.what
+            and not self.joint.open[self.what]
+        ):
+            self.joint.shown = None
+            shown[1].__exit__(*error)

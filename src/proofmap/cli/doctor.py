@@ -18,9 +18,9 @@ import typer
 from proofmap.classifier.memory import device_memory
 from proofmap.cli import options
 from proofmap.cli.console import print_result, stderr
-from proofmap.core.environment import environment
 from proofmap.core.errors import import_advice
 from proofmap.core.text import one_line
+from proofmap.core.version import environment
 from proofmap.models.resnets import CifarResNet
 from proofmap.results import tables
 from proofmap.study.verify import verify_run

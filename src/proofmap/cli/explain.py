@@ -19,9 +19,9 @@ from proofmap.cli.console import SafeConsole, print_result, print_written, progr
 from proofmap.core.files import check_output, written_together
 from proofmap.core.inputs import Pictures
 from proofmap.core.inputs.pictures import Fit
-from proofmap.core.pictures import RESULTS
 from proofmap.core.text import did_you_mean, one_line, terminal_text
 from proofmap.data.dataset import Dataset
+from proofmap.data.folders import RESULTS
 from proofmap.data.loader import load_blocks
 from proofmap.data.photos import warn_of_crop
 from proofmap.data.specs import is_dataset, names_data_file, photographs

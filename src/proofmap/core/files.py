@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from proofmap.core.errors import InputError, NotWritable, is_disk_full
-from proofmap.core.text import one_line, suggest_names
+from proofmap.core.text import one_line
 
 _LONGEST = 100  # bytes of a file name that we choose, before its suffix and the suffix of unfinished files
 
@@ -295,7 +295,7 @@ def suggest_path(path: str | Path) -> str:
     found = [missing.parent / called[name] for name in names]
     rest = Path(path).relative_to(missing)
     found = [whole if os.path.exists(whole := place / rest) else place for place in found]
-    return suggest_names([one_line(str(place)) for place in found])
+    return f" Did you mean {' or '.join(repr(one_line(str(place))) for place in found)}?" if found else ""
 
 
 def list_nearby(path: str | Path, suffixes: Collection[str]) -> str:

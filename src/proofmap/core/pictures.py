@@ -1,4 +1,4 @@
-"""Decode pictures safely, and mark those that Proofmap draws."""
+"""Decode pictures safely."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ import math
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps, PngImagePlugin, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_ends
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm"})
-RESULTS = frozenset({"scores.sqlite", "evaluation.json", "scores.csv"})
-"""A folder that holds one of these files contains results of Proofmap."""
 OWN_SOFTWARE = "Proofmap"
+"""The entry ``Software`` of the PNG files that Proofmap draws, so that they are never taken for photos to explain."""
 # Only formats that are safe to decode: Pillow would pass EPS, whatever the file's suffix, to Ghostscript.
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "JPEG2000")
 LONGEST_SIDE = 65_535
@@ -27,40 +26,20 @@ class UnreadableImage(InputError):
     """A file that is not a picture, is damaged, or has an unsupported format."""
 
 
-def own_mark() -> PngImagePlugin.PngInfo:
-    """The PNG text that marks pictures of Proofmap, so that they are never taken for photos to explain."""
-    info = PngImagePlugin.PngInfo()
-    info.add_text("Software", OWN_SOFTWARE)
-    return info
-
-
-def is_own_picture(path: str | Path) -> bool:
-    """Whether Proofmap wrote this picture."""
-    try:
-        with open(path, "rb") as file:
-            return b"Software\0" + OWN_SOFTWARE.encode() in file.read(1024)
-    except OSError:
-        return False
-
-
-def read_image(path: str | Path) -> Image.Image:
-    """A photo from a file, turned upright as its EXIF data say: RGB, or RGBA if it is transparent."""
-    return decode_image(path, str(path))
-
-
 def decode_image(
     source: str | Path | bytes,
-    name: str,
+    name: str = "",
     *,
     most_pixels: int | None = None,
     formats: tuple[str, ...] = FORMATS,
 ) -> Image.Image:
     """Decode a picture file, or its bytes. The picture is upright, and RGB, or RGBA if it is transparent. Error messages call the file
-    ``name``.
+    ``name``, by default its path.
 
     Pictures with a side above :data:`LONGEST_SIDE` or more than ``most_pixels`` (default ``PIL.Image.MAX_IMAGE_PIXELS``) are
     refused before they are decoded. Only the first of several frames is decoded.
     """
+    name = name or str(source)
     if not isinstance(source, bytes):
         check_ends(source, name)
     try:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable
-from typing import IO, Any, Self
+from typing import IO, Self
 
 from proofmap.core.errors import InputError
 from proofmap.core.text import one_line
@@ -45,64 +44,6 @@ class CallbackTask(ProgressTask):
 
     def advance(self, passes: int, note: str = "") -> None:
         self.advanced(passes)
-
-
-class JointProgress:
-    """Progress of a job whose parts take turns. Tasks of the same name in different parts are shown as one task.
-
-    Only one task is shown at a time. Its total is estimated from the first part and that part's share of the work.
-
-    >>> class Shown(Progress):
-    ...     def task(self, what, passes):
-    ...         print(what, passes)
-    ...         return ProgressTask()
-    >>> joint = JointProgress(Shown())
-    >>> with joint.part(0.25).task("gradient", 10), joint.part(0.75).task("gradient", 30):
-    ...     pass
-    gradient 40
-    """
-
-    def __init__(self, progress: Progress) -> None:
-        self.progress = progress
-        self.open: Counter[str] = Counter()  # tasks by name
-        self.shown: tuple[str, ProgressTask] | None = None
-
-    def part(self, share: float) -> Progress:
-        """The progress object for one part of the job. ``share`` is the part's fraction of the work, from 0 to 1."""
-        return _Part(self, share)
-
-
-class _Part(Progress):
-    def __init__(self, joint: JointProgress, share: float) -> None:
-        self.joint, self.share = joint, share
-
-    def task(self, what: str, passes: int) -> ProgressTask:
-        return _PartTask(self.joint, what, round(passes / self.share))
-
-
-class _PartTask(ProgressTask):
-    def __init__(self, joint: JointProgress, what: str, passes: int) -> None:
-        self.joint, self.what, self.passes = joint, what, passes
-
-    def __enter__(self) -> Self:
-        self.joint.open[self.what] += 1
-        if self.joint.shown is None:
-            self.joint.shown = self.what, self.joint.progress.task(self.what, self.passes).__enter__()
-        return self
-
-    def advance(self, passes: int, note: str = "") -> None:
-        if (shown := self.joint.shown) is not None and shown[0] == self.what:
-            shown[1].advance(passes, note)
-
-    def __exit__(self, *error: Any) -> None:
-        self.joint.open[self.what] -= 1
-        if (
-            (shown := self.joint.shown) is not None
-            and shown[0] == self.what
-            and not self.joint.open[self.what]
-        ):
-            self.joint.shown = None
-            shown[1].__exit__(*error)
 
 
 def seconds_between_lines() -> float:

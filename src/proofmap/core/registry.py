@@ -63,19 +63,6 @@ class Registry(Generic[T]):
             raise InputError(f"no {self.kind} is named {name!r}.{hint} Known are: {', '.join(nearest)}{more}")
         return self._known[name]
 
-    def _not_known(self, name: str) -> str:
-        """The message for an unknown name, with the most similar known names."""
-        name = shortened(name, _LONGEST)
-        hint = did_you_mean(name, self._known)
-
-        def likeness(known: str) -> float:
-            return difflib.SequenceMatcher(None, name.lower(), known.lower()).ratio()
-
-        nearest = sorted(self, key=likeness, reverse=True)[:_SHOWN]
-        left = len(self._known) - len(nearest)
-        more = f", and {left} more; proofmap list {self.kind}s lists them" if left else ""
-        return f"no {self.kind} is named {name!r}.{hint} Known are: {', '.join(sorted(nearest))}{more}"
-
     def __iter__(self) -> Iterator[str]:
         self._ask_plugins()
         return iter(self._known)

@@ -174,7 +174,8 @@ def did_you_mean(name: str, known: Iterable[str], most: int = 2, before: str = "
     >>> did_you_mean("grad-cm", ["grad-cam", "edges"]), did_you_mean("xyz", ["random"])
     (" Did you mean 'grad-cam'?", '')
     """
-    return suggest_names([before + one for one in difflib.get_close_matches(name, list(known), n=most)])
+    found = [repr(before + one) for one in difflib.get_close_matches(name, list(known), n=most)]
+    return f" Did you mean {' or '.join(found)}?" if found else ""
 
 
 def check_known(kind: str, name: str, known: Collection[str], most: int = 2) -> None:
@@ -188,12 +189,3 @@ def check_known(kind: str, name: str, known: Collection[str], most: int = 2) -> 
         raise InputError(
             f"no {kind} is named {name!r}.{did_you_mean(name, known, most)} Known are: {', '.join(sorted(known))}"
         )
-
-
-def suggest_names(names: Sequence[str]) -> str:
-    """The question " Did you mean ...?" for these names; empty if there are none.
-
-    >>> suggest_names(["cat.png", "car.png"])
-    " Did you mean 'cat.png' or 'car.png'?"
-    """
-    return f" Did you mean {' or '.join(map(repr, names))}?" if names else ""

@@ -1,10 +1,14 @@
-"""The version, and a digest of the source code that computes results."""
+"""The version, a digest of the source code that computes results, and the machine on which it runs."""
 
 from __future__ import annotations
 
 import hashlib
+import os
+import platform
 from functools import cache
 from pathlib import Path
+
+from proofmap.core.deferred import torch
 
 __version__ = "0.2.0"
 """The version of this package, as text. ``pyproject.toml`` reads it here."""
@@ -28,3 +32,22 @@ def package_digest(package: Path) -> str:
         if name.parts[0] not in _NO_NUMBERS:
             digest.update(name.as_posix().encode() + b"\0" + file.read_bytes() + b"\0")
     return digest.hexdigest()
+
+
+def environment(device: torch.device) -> dict[str, object]:
+    """The properties of this machine and ``device`` that may affect the last bits of a number, by name."""
+    return {
+        "proofmap": source_version(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "device": device.type,
+        "device_name": _device_name(device),
+        "cores": os.cpu_count(),
+    }
+
+
+def _device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return platform.processor() or platform.machine()

@@ -104,14 +104,9 @@ class Dataset(ABC):
             return tuple(labels or ())
         return (int(labels),) if labels >= 0 else ()
 
-    def boxes(self, i: int) -> tuple[Box, ...]:
-        """Boxes around the objects of the true label, in pixels of the upright picture; empty if unknown."""
-        return ()
-
     def objects(self, i: int) -> Mapping[int, Sequence[Box]]:
-        """Boxes by label, for every label with known objects. The boxes of the true label are also in :meth:`boxes`."""
-        label, boxes = self.truth(i), self.boxes(i)
-        return {label: boxes} if label is not None and boxes else {}
+        """Boxes around objects by their label, in pixels of the upright picture, for every label with known objects."""
+        return {}
 
     def stamp(self, i: int) -> str:
         """A text that changes when item ``i`` is stored again, such as a modification time. The item is not read. Empty if the dataset has

@@ -29,7 +29,7 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.inputs.pictures import fit
-from proofmap.core.pictures import read_image
+from proofmap.core.pictures import decode_image
 from proofmap.core.text import counted
 from proofmap.data.dataset import Dataset, random_choice
 from proofmap.data.loader import load_listed
@@ -400,7 +400,7 @@ def _openers(source: Any) -> Sequence[Callable[[], Image.Image]]:
         names = [s for s in source if s in SAMPLES]
         if len(names) == len(source):
             return [partial(load_sample, name) for name in names]
-        return [partial(read_image, path) for path in find_photos(source)]
+        return [partial(decode_image, path) for path in find_photos(source)]
     try:
         n = len(source)
     except TypeError:

@@ -13,10 +13,12 @@ from proofmap.core.errors import InputError
 from proofmap.core.files import check_ends, digest_of, parse_json, suggest_path
 from proofmap.core.inputs import Box
 from proofmap.core.inputs.base import read_box
-from proofmap.core.pictures import RESULTS, SUFFIXES, decode_image, is_own_picture
+from proofmap.core.pictures import OWN_SOFTWARE, SUFFIXES, decode_image
 from proofmap.core.text import counted, one_line
 from proofmap.data.dataset import Dataset, reader
 
+RESULTS = frozenset({"scores.sqlite", "evaluation.json", "scores.csv"})
+"""A folder that holds one of these files contains results of Proofmap."""
 _NOT_READ = {
     *(".heic", ".heif", ".hif", ".avif", ".jxl", ".jp2", ".j2k", ".jfif", ".jpe", ".pgm", ".pbm", ".pnm"),
     *(".tga", ".ico", ".svg", ".eps", ".psd", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf"),
@@ -84,19 +86,16 @@ class ImageFiles(Dataset):
             return ""
         return f"{about.st_size} {about.st_mtime_ns}"
 
-    def boxes(self, i: int) -> tuple[Box, ...]:
+    def objects(self, i: int) -> Mapping[int, Sequence[Box]]:
         if self._objects is not None:
-            label = self.truth(i)
-            return () if label is None else tuple(self._objects[i].get(label, ()))
-        text = "" if self._boxes is None else self._boxes[i]
+            return self._objects[i]
+        label, text = self.truth(i), "" if self._boxes is None else self._boxes[i]
         try:
             rows = list(parse_json(text or "[]"))
         except (TypeError, ValueError):
             rows = [[text]]
-        return tuple(read_box(row, f"the list of boxes of {self.names[i]}") for row in rows)
-
-    def objects(self, i: int) -> Mapping[int, Sequence[Box]]:
-        return super().objects(i) if self._objects is None else self._objects[i]
+        boxes = [read_box(row, f"the list of boxes of {self.names[i]}") for row in rows]
+        return {label: boxes} if label is not None and boxes else {}
 
 
 @reader("folder", "FOLDER", "images; with a sub-folder per label, those are the labels")
@@ -190,7 +189,7 @@ def _below(folder: str, prefix: str, among_results: bool) -> Iterator[str]:
                 yield from _below(entry.path, f"{prefix}{entry.name}/", among_results)
         elif not (entry.is_symlink() or entry.is_file()):  # a dangling link is an image that cannot be read
             continue
-        elif not (among_results and is_own_picture(entry.path)):
+        elif not (among_results and _is_own_picture(entry.path)):
             yield prefix + entry.name
 
 
@@ -205,3 +204,12 @@ def _leads_back(link: str) -> bool:
     """Whether a link leads to a folder that contains the link: following it would never end."""
     target, parent = os.path.realpath(link), os.path.realpath(os.path.dirname(link))
     return os.path.commonpath([target, parent]) == target
+
+
+def _is_own_picture(path: str | Path) -> bool:
+    """Whether Proofmap wrote this picture."""
+    try:
+        with open(path, "rb") as file:
+            return b"Software\0" + OWN_SOFTWARE.encode() in file.read(1024)
+    except OSError:
+        return False

@@ -264,9 +264,6 @@ class _Renamed(Dataset):
     def _labels_of(self, i: int) -> tuple[int, ...]:
         return super()._labels_of(i) if self._is_labelled else self._data.true_labels(i)
 
-    def boxes(self, i: int) -> tuple[Box, ...]:
-        return () if self._is_labelled else self._data.boxes(i)
-
     def objects(self, i: int) -> Mapping[int, Sequence[Box]]:
         return {} if self._is_labelled else self._data.objects(i)
 

@@ -19,12 +19,7 @@ from proofmap.core.inputs import Box, Inputs
 from proofmap.data.dataset import Dataset, match_labels
 from proofmap.plugins.failures import exit_as_error, reason_of
 
-Objects = Mapping[int, Sequence[Box]]
-
-
-def true_boxes(objects: Objects, true_labels: Sequence[int]) -> Sequence[Box]:
-    """The boxes of the true label. Empty if there are several true labels; their boxes are only in ``objects``."""
-    return objects.get(true_labels[0], ()) if len(true_labels) == 1 else ()
+_Objects = Mapping[int, Sequence[Box]]
 
 
 @dataclass(frozen=True)
@@ -44,14 +39,14 @@ class ImageBlock:
         indices: the pictures that could be read.
         images: these pictures, ``(n, C, H, W)`` in [0, 1] on the classifier's device; n may be 0.
         failures: the pictures that could not be read.
-        objects: for each picture that could be read, the boxes of its objects by output of the net, in pixels of the net's input. Objects that the net has no
+        objects: for each picture that could be read, the boxes of its objects by output of the net, in pixels of the net's input. _Objects that the net has no
             output for are left out.
     """
 
     indices: tuple[int, ...]
     images: Tensor
     failures: tuple[Unreadable, ...]
-    objects: tuple[Objects, ...] = ()
+    objects: tuple[_Objects, ...] = ()
 
 
 def load_blocks(
@@ -112,7 +107,7 @@ def load_listed(
 
     def in_background() -> Generator[ImageBlock, None, None]:
         pool = ThreadPoolExecutor(threads, thread_name_prefix="proofmap-loader")
-        started: deque[tuple[Sequence[int], Tensor, list[Future[Objects | Unreadable]]]] = deque()
+        started: deque[tuple[Sequence[int], Tensor, list[Future[_Objects | Unreadable]]]] = deque()
         try:
             for members in blocks:
                 images = torch.empty((len(members), *inputs.shape), pin_memory=device.type == "cuda")
@@ -138,7 +133,7 @@ def _read(
     outputs: Sequence[int | None] | None,
     index: int,
     place: NDArray[np.float32],
-) -> Objects | Unreadable:
+) -> _Objects | Unreadable:
     """Write the values of item ``index`` to ``place``. Returns the item's boxes by label, or by the output that ``outputs`` has for each
     label, or the reason why it could not be read."""
     try:
@@ -154,7 +149,7 @@ def _read(
 
 
 def _finished(
-    members: Sequence[int], images: Tensor, tasks: list[Future[Objects | Unreadable]], device: torch.device
+    members: Sequence[int], images: Tensor, tasks: list[Future[_Objects | Unreadable]], device: torch.device
 ) -> ImageBlock:
     """Wait until all items of a block are read, and return the block."""
     outcomes = [task.result() for task in tasks]

@@ -13,7 +13,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError, require
 from proofmap.core.files import check_ends, list_nearby, suggest_path
 from proofmap.core.inputs import Pictures
-from proofmap.core.pictures import SUFFIXES, read_image
+from proofmap.core.pictures import SUFFIXES, decode_image
 from proofmap.core.tensors import NamedImages
 from proofmap.core.text import check_known, did_you_mean
 from proofmap.data.folders import files_below, printable
@@ -99,7 +99,7 @@ def no_such_place(place: str, suffixes: Collection[str] = SUFFIXES) -> str:
 
 def load_sample(name: str) -> Image.Image:
     """A sample photograph as RGB."""
-    return read_image(sample_path(name)).convert("RGB")
+    return decode_image(sample_path(name)).convert("RGB")
 
 
 # ---- as tensors -------------------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ def load_images(paths: str | Path | Sequence[str | Path], classifier: Classifier
     photos = []
     paths = find_photos(given)
     for path in paths:
-        photo = read_image(path)
+        photo = decode_image(path)
         try:
             photos.append(classifier.inputs.prepare(photo))
         except InputError as error:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
 
 from proofmap.core.errors import InputError
 from proofmap.core.files import digest_of, distinct_names, suggest_path
 from proofmap.core.inputs import Columns, Rows
-from proofmap.core.inputs.frames import column_names, is_missing, library_of, read_frame, row_names
-from proofmap.core.inputs.rows import FrameRows, TableRow
+from proofmap.core.inputs.frames import column_names, library_of, read_frame, row_names
 from proofmap.core.text import did_you_mean
 from proofmap.data.dataset import Dataset, numbered, reader
 
@@ -55,28 +57,53 @@ class TableData(Dataset):
         features = [column for column in have if column not in (target, name)]
         if not features:
             raise InputError(f"{title} has no columns for the model other than target and name")
-        self._rows = FrameRows(frame[features], columns)
+        self.frame = frame[features]
+        """The columns that the model takes."""
+        self.columns = Columns.of(self.frame) if columns is None else columns
+        self._lock, self._encoded = threading.Lock(), dict[Columns, Tensor]()
         self.title, self._settings = title, settings
         self.names = (
             row_names(frame) if name is None else distinct_names(list(map(str, frame[name].to_list())))
         )
         if target is not None:
-            values = [None if is_missing(value) else value for value in frame[target].to_list()]
+            values = [None if _is_missing(value) else value for value in frame[target].to_list()]
             self.label_names, self.labels = numbered(values, lambda value: (str(type(value)), value))
 
-    @property
-    def frame(self) -> Any:
-        """The columns that the model takes."""
-        return self._rows.frame
+    def encoded(self, columns: Columns) -> Tensor:
+        """All rows as numbers, as ``columns`` encode them; computed once for each description of columns."""
+        with self._lock:
+            if columns not in self._encoded:
+                self._encoded[columns] = columns.encode(self.frame)
+            return self._encoded[columns]
 
-    def read(self, i: int) -> TableRow:
-        return TableRow(self._rows, i)
+    def read(self, i: int) -> _Row:
+        return _Row(self, i)
 
     def digest(self, i: int) -> str:
         row = self.read(i)
-        columns = self._rows.columns
+        columns = self.columns
         texts = (columns.text(row.encoded(columns), k) for k in range(len(columns)))
         return digest_of(repr(list(zip(columns.names, texts, np.asarray(row).tolist(), strict=True))))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_lock": None, "_encoded": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.Lock())
+
+
+class _Row:
+    """Row ``index`` of a table. ``numpy.asarray`` turns the row into numbers, as the table's own columns encode it."""
+
+    def __init__(self, table: TableData, index: int) -> None:
+        self.table, self.index = table, index
+
+    def encoded(self, columns: Columns) -> Tensor:
+        """The row ``(columns,)`` as ``columns`` encode it. Rows that do not fit these columns are refused: see :meth:`Columns.encode`."""
+        return self.table.encoded(columns)[self.index].clone()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self.encoded(self.table.columns).numpy(), dtype=dtype)
 
 
 @reader(
@@ -95,3 +122,8 @@ def table_file(path: str | Path, *, target: str = "", name: str = "") -> TableDa
     frame = read_frame(file, str(path), file.suffix)
     settings: dict[str, object] = {"dataset": "table", "path": str(file), "target": target, "name": name}
     return TableData(frame, target=target or None, name=name or None, title=file.name, settings=settings)
+
+
+def _is_missing(value: object) -> bool:
+    """Whether a value of a frame is None, NaN or pandas' NA."""
+    return value is None or value != value or type(value).__name__ == "NAType"

@@ -87,14 +87,22 @@ def _as_list(entry: object) -> Sequence[Any]:
     return entry if isinstance(entry, (list, tuple)) else [entry]
 
 
-def checked_boxes(
-    boxes: Sequence[Sequence[Box]], truth: Tensor | None, names: Sequence[str], inputs: Inputs
-) -> list[list[Box]]:
-    """The boxes of each input's true label as plain numbers; an empty list if no boxes were given. Raises an InputError if boxes are wrong."""
-    if len(boxes) == 0:
-        return []
-    if len(boxes) != len(names):
-        raise InputError(f"{len(boxes)} lists of boxes were given for {len(names)} images")
+def as_boxes(
+    boxes: Sequence[Sequence[Box]],
+    objects: Sequence[Mapping[int | str, Sequence[Box]]],
+    truth: Tensor | None,
+    outputs: Sequence[str],
+    names: Sequence[str],
+    inputs: Inputs,
+) -> tuple[list[list[Box]], list[dict[int, list[Box]]]]:
+    """The boxes of each input's true label, and the boxes of its labels by output index, as plain numbers. A list is empty if none were
+    given. Raises an InputError if boxes are wrong."""
+    for what, n in (
+        (f"{len(boxes)} lists of boxes", len(boxes)),
+        (f"objects of {len(objects)} images", len(objects)),
+    ):
+        if n not in (0, len(names)):
+            raise InputError(f"{what} were given for {len(names)} images")
     if truth is not None and truth.ndim == 2:
         several = (truth != NO_LABEL).sum(dim=1) > 1
         mixed = next((i for i, own in enumerate(boxes) if len(own) and several[i]), None)
@@ -102,21 +110,8 @@ def checked_boxes(
             raise InputError(
                 f"boxes has boxes for {names[mixed]!r}, which has several true labels; give the boxes of each label in objects"
             )
-    return [inputs.checked_boxes(own, name) for own, name in zip(boxes, names, strict=True)]
-
-
-def checked_objects(
-    objects: Sequence[Mapping[int | str, Sequence[Box]]],
-    outputs: Sequence[str],
-    names: Sequence[str],
-    inputs: Inputs,
-) -> list[dict[int, list[Box]]]:
-    """For each input, the boxes of its labels, by output index; an empty list if no boxes were given."""
-    if len(objects) == 0:
-        return []
-    if len(objects) != len(names):
-        raise InputError(f"objects of {len(objects)} images were given for {len(names)} images")
-    return [
-        {label_index(label, outputs): inputs.checked_boxes(boxes, name) for label, boxes in own.items()}
-        for own, name in zip(objects, names, strict=True)
+    checked = [
+        {label_index(label, outputs): inputs.checked_boxes(places, name) for label, places in own.items()}
+        for own, name in zip(objects, names, strict=False)
     ]
+    return [inputs.checked_boxes(own, name) for own, name in zip(boxes, names, strict=False)], checked

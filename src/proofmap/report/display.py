@@ -13,13 +13,13 @@ from html import escape
 from pathlib import Path
 
 import torch
-from PIL import Image
+from PIL import Image, PngImagePlugin
 from safetensors.torch import save
 from torch import Tensor
 
 from proofmap.core.errors import MissingExtra
 from proofmap.core.files import atomic_write, distinct_names, file_name, write_text, written_together
-from proofmap.core.pictures import SUFFIXES, own_mark
+from proofmap.core.pictures import OWN_SOFTWARE, SUFFIXES
 from proofmap.core.text import counted, one_line
 from proofmap.report.figures import draw, figures_of, make_figure
 from proofmap.report.pictures import data_uri, picture_bytes
@@ -161,7 +161,7 @@ def maps_safetensors(evaluation: Evaluation) -> bytes:
 
 def sheet_png(sheet: Image.Image) -> bytes:
     """The content of a PNG file with the sheet. Its metadata name Proofmap."""
-    return picture_bytes(sheet, "PNG", optimize=True, pnginfo=own_mark())
+    return picture_bytes(sheet, "PNG", optimize=True, pnginfo=_own_mark())
 
 
 def _save_sheets(
@@ -259,3 +259,10 @@ def _shrunk(sheet: Image.Image) -> Image.Image:
         return sheet
     height = max(1, round(sheet.height * WIDEST / sheet.width))
     return sheet.resize((WIDEST, height), Image.Resampling.LANCZOS)
+
+
+def _own_mark() -> PngImagePlugin.PngInfo:
+    """The PNG text that marks pictures of Proofmap, so that they are never taken for photos to explain."""
+    info = PngImagePlugin.PngInfo()
+    info.add_text("Software", OWN_SOFTWARE)
+    return info

@@ -22,11 +22,11 @@ from typing import Any
 
 import torch
 
-from proofmap.core.environment import environment
 from proofmap.core.errors import InputError, MissingExtra
 from proofmap.core.files import DATA_FOLDER, check_output, write_text, written_together
 from proofmap.core.progress import Progress
 from proofmap.core.text import counted
+from proofmap.core.version import environment
 from proofmap.report.figures import draw
 from proofmap.report.html import templates_of
 from proofmap.reproduce import artifacts, ensembling, examples, linear_case, sanity, study_recipe, tv_curves

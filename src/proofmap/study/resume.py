@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import platform
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -13,10 +14,9 @@ from typing import Any
 
 import torch
 
-from proofmap.core.environment import environment, other_versions
 from proofmap.core.errors import InputError
 from proofmap.core.labels import LabelRule
-from proofmap.core.version import source_version
+from proofmap.core.version import environment, source_version
 from proofmap.methods.method import Method
 from proofmap.plugins.identity import provenance
 from proofmap.plugins.source import HERE_ONLY
@@ -239,7 +239,7 @@ def _check_same(
     if len(lines) > 1:  # the digest differs because the settings above it do
         lines = [line for line in lines if not line.startswith("fingerprint:")] or lines
     elif lines and lines[0].startswith("fingerprint:"):
-        others = other_versions(environments)
+        others = _other_versions(environments)
         if HERE_ONLY in lines[0]:
             lines.append(f"the net is {_WITHOUT_FILE}")
         elif others:
@@ -359,3 +359,17 @@ def _changed_plugins(run: Run, now_open: list[OpenStudy]) -> list[str]:
             lines = changed_settings(thing.settings, now[name])
             changed += [f"the {kind[:-1]} {name}: {line}" for line in lines]
     return changed
+
+
+def _other_versions(environments: Sequence[Mapping[str, object]]) -> list[str]:
+    """Texts that name the versions of Python and torch if they differ between the last of ``environments`` and this process.
+
+    >>> _other_versions([{"python": "3.9.1", "torch": torch.__version__}])[0].startswith(
+    ...     "Python 3.9.1 there, "
+    ... )
+    True
+    """
+    here = {"Python": platform.python_version(), "torch": str(torch.__version__)}
+    there = environments[-1] if environments else {}
+    then = {name: str(there.get(name.lower(), now)) for name, now in here.items()}
+    return [f"{name} {then[name]} there, {now} now" for name, now in here.items() if then[name] != now]

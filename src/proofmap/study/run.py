@@ -25,11 +25,11 @@ import torch
 from safetensors.numpy import save
 
 from proofmap.classifier import Classifier
-from proofmap.core.environment import environment
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_output, digest_of, remove_parts
 from proofmap.core.labels import LabelRule
 from proofmap.core.text import counted, size_text
+from proofmap.core.version import environment
 from proofmap.data.dataset import Dataset, true_outputs
 from proofmap.methods.controls import map_sources
 from proofmap.methods.method import Method

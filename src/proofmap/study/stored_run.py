@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from proofmap.core.deferred import Tensor, torch, type_in
-from proofmap.core.environment import environment_notes
 from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.inputs import kind_of
 from proofmap.core.labels import label_array
@@ -154,7 +153,7 @@ class Run:
         """Notes on how the numbers of these methods and metrics were made; by default of all."""
         rows, kind = list(self.methods if methods is None else methods), kind_of(self.manifest.identity)
         images, failures = counted(len(self.images), kind.singular), self.failures()
-        notes = environment_notes(self.manifest.environments)
+        notes = _environment_notes(self.manifest.environments)
         if self.sanity is not None:
             notes += [str(self.sanity), *(f"suspicious: {warning}" for warning in self.sanity.warnings())]
         unlabelled = len(self.manifest.selection.passed_over(self.store.images())[1])
@@ -433,3 +432,21 @@ def _padded(maps: Tensor, wide: int) -> Tensor:
     if len(maps) >= wide:
         return maps[:wide]
     return torch.cat([maps, maps.new_zeros(wide - len(maps), *maps.shape[1:])])
+
+
+def _environment_notes(environments: Sequence[Mapping[str, object]]) -> list[str]:
+    """A list with one note for readers if ``environments`` differ in machine or version; otherwise an empty list.
+
+    >>> _environment_notes([{"torch": "2.4", "device": "cpu"}, {"torch": "2.5", "device": "cpu"}])
+    ['made on more than one machine or version (torch 2.4 and 2.5): numbers may differ in rounding']
+    """
+    keys = ("device", "device_name", "torch", "proofmap", "system")
+    varied = [key for key in keys if len({str(e.get(key)) for e in environments}) > 1]
+    changes = [
+        f"{key} {' and '.join(dict.fromkeys(str(e.get(key)) for e in environments))}" for key in varied
+    ]
+    if not changes:
+        return []
+    return [
+        f"made on more than one machine or version ({', '.join(changes)}): numbers may differ in rounding"
+    ]

@@ -17,11 +17,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proofmap.core.environment import environment
 from proofmap.core.errors import ProofmapError
+from proofmap.core.inputs import Box
 from proofmap.core.labels import LabelRule, label_array, truth_table
 from proofmap.core.progress import CallbackTask, Progress, ProgressTask
-from proofmap.data.loader import Objects, load_listed, true_boxes
+from proofmap.core.version import environment
+from proofmap.data.loader import load_listed
 from proofmap.loop import Row, Subjects, judge_blocks
 from proofmap.plugins.failures import exit_as_error
 from proofmap.study.opened import OpenStudy, open_study
@@ -143,11 +144,7 @@ class Worker:
                     self.classifier.device
                 ),
                 truth_table([subject.true_labels for subject in judged]),
-                [
-                    true_boxes(objects, s.true_labels)
-                    for objects, s in zip(loaded.objects, judged, strict=True)
-                ],
-                loaded.objects,
+                objects=loaded.objects,
             )
             maps = self._stored(unit, [subject.name for subject in judged])
             if maps is not None:
@@ -225,5 +222,5 @@ class _Loaded:
     """The images of a unit that could be read, in order, with their annotated objects. ``failures`` has the reason for each other image."""
 
     images: Tensor
-    objects: Sequence[Objects]
+    objects: Sequence[Mapping[int, Sequence[Box]]]
     failures: Mapping[int, str]

@@ -53,7 +53,7 @@ def _content(item: Any) -> tuple[str, tuple[int, ...], bytes]:
 def _known(dataset: Dataset, i: int) -> dict[str, Any]:
     """What a dataset says of an item, or the message of the error, if it cannot be read."""
     found: dict[str, Any] = {}
-    for name in ("read", "digest", "stamp", "true_labels", "truth", "boxes", "objects"):
+    for name in ("read", "digest", "stamp", "true_labels", "truth", "objects"):
         try:
             answer = getattr(dataset, name)(i)
             found[name] = _content(answer) if name == "read" else answer
@@ -162,7 +162,7 @@ def a_label_has_a_name_and_a_box_lies_inside_its_picture(dataset: Dataset) -> No
         )
         objects = [box for boxes in dataset.objects(i).values() for box in boxes]
         wide, high = item.size if isinstance(item, Image.Image) else (math.inf, math.inf)
-        for box in [*dataset.boxes(i), *objects]:
+        for box in objects:
             x0, y0, x1, y1 = box
             assert 0 <= x0 < x1 <= wide and 0 <= y0 < y1 <= high, (
                 f"the box {box} of {name!r} is empty or outside its {wide} x {high} pixels"

@@ -15,18 +15,15 @@ from proofmap.core.deferred import Tensor, torch
 from proofmap.core.errors import InputError
 from proofmap.core.inputs.frames import (
     Column,
-    Library,
-    ReadColumn,
-    build_table,
+    build_frame,
     column_names,
-    decimals_of,
     library_of,
     read_column,
 )
 from proofmap.core.text import did_you_mean
 
-Groups = Mapping[str, Sequence[str]] | Literal["one-hot"] | None
 _WHOLE_LIMIT = 2.0**24
+_MOST_DECIMALS = 12
 _SHOWN = 6
 
 
@@ -48,7 +45,7 @@ class Columns:
     """
 
     columns: tuple[Column, ...]
-    library: Library | None = None
+    library: str | None = None
     groups: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def __post_init__(self) -> None:
@@ -81,7 +78,7 @@ class Columns:
         data: Any,
         *,
         names: Sequence[str] | None = None,
-        groups: Groups = None,
+        groups: Mapping[str, Sequence[str]] | Literal["one-hot"] | None = None,
     ) -> Columns:
         """The columns of a data frame of pandas or polars, or of an array of numbers ``(N, columns)``.
 
@@ -103,7 +100,7 @@ class Columns:
             )
             if len(names) != values.shape[1]:
                 raise InputError(f"{len(names)} names were given for {values.shape[1]} columns")
-            found = [ReadColumn(Column(name=name), values[:, k]) for k, name in enumerate(names)]
+            found = [(Column(name=name), values[:, k]) for k, name in enumerate(names)]
         else:
             have = column_names(data)
             for name in names or ():
@@ -112,15 +109,15 @@ class Columns:
                         f"the table has no column {name!r}.{did_you_mean(name, have)} It has {_listed(have)}"
                     )
             found = [read_column(data, name) for name in (have if names is None else names)]
-        if found and not len(found[0].values):
+        if found and not len(found[0][1]):
             raise InputError(
                 "the table has no rows, so the means, categories and ranges of its columns are unknown"
             )
-        columns = [_described(one) for one in found]
-        families = _one_hot(columns, found) if groups == "one-hot" else dict(groups or {})
+        columns, values_of = [_described(*one) for one in found], [own for _, own in found]
+        families = _one_hot(columns, values_of) if groups == "one-hot" else dict(groups or {})
         frozen = tuple((str(name), tuple(map(str, members))) for name, members in families.items())
         made = cls(tuple(columns), library, frozen)
-        return dataclasses.replace(made, columns=_with_whole_modes(made, found))
+        return dataclasses.replace(made, columns=_with_whole_modes(made, values_of))
 
     # ---- names ---------------------------------------------------------------------------------------------------
 
@@ -158,7 +155,7 @@ class Columns:
                 )
             return self.check(torch.from_numpy(values.astype(np.float32)))
         self._check_names(column_names(data))
-        coded = [_coded(column, read_column(data, column.name)) for column in self.columns]
+        coded = [_coded(column, *read_column(data, column.name)) for column in self.columns]
         return torch.from_numpy(np.stack(coded, axis=1).astype(np.float32))
 
     def decode(self, rows: Tensor) -> Any:
@@ -166,7 +163,13 @@ class Columns:
 
         In a column of whole numbers, values are rounded. In a column with few decimals, float32 noise is removed: 0.7 is 0.7 again.
         """
-        return build_table(self.library, self.columns, self.check(rows).detach().cpu().float().numpy())
+        by_column = np.ascontiguousarray(self.check(rows).detach().cpu().float().numpy().T)
+        values = [_as_written(column, own) for column, own in zip(self.columns, by_column, strict=True)]
+        return (
+            np.stack(values, axis=1)
+            if self.library is None
+            else build_frame(self.library, self.columns, values)
+        )
 
     def check(self, rows: Tensor) -> Tensor:
         """The rows; raises an InputError for infinity, for a missing value in a column without missing values, or for an unknown code."""
@@ -270,10 +273,9 @@ def _array(data: Any) -> NDArray[np.float64]:
 # ---- one column -------------------------------------------------------------------------------------------------
 
 
-def _described(found: ReadColumn) -> Column:
+def _described(column: Column, found: NDArray[Any]) -> Column:
     """The description of a column, completed from its values: whether some are missing, range, center and spread."""
-    column = dataclasses.replace(found.column, missing=True)
-    values = _coded(column, found)
+    values = _coded(dataclasses.replace(column, missing=True), column, found)
     present = values[~np.isnan(values)]
     facts: dict[str, Any] = {"missing": len(present) < len(values)}
     if not len(present):
@@ -289,15 +291,15 @@ def _described(found: ReadColumn) -> Column:
     mean, spread = float(present.mean()), float(present.std())
     facts |= {"low": float(present.min()), "high": float(present.max()), "spread": spread or 1.0}
     center = float(round(mean)) if column.whole else mean
-    return dataclasses.replace(column, **facts, decimals=decimals_of(column, present), center=center)
+    return dataclasses.replace(column, **facts, decimals=_decimals_of(column, present), center=center)
 
 
-def _coded(column: Column, found: ReadColumn) -> NDArray[np.float64]:
+def _coded(column: Column, found: Column, values: NDArray[Any]) -> NDArray[np.float64]:
     """The values of a frame's column, encoded as ``column`` describes. Raises an InputError if a value does not fit."""
-    name, values = column.name, found.values
-    if (column.kind == "category") != (found.column.kind == "category"):
+    name = column.name
+    if (column.kind == "category") != (found.kind == "category"):
         raise InputError(
-            f"the column {name!r} must hold {_WORDS[column.kind]}, as in the data that the columns were read from, got {found.column.dtype}"
+            f"the column {name!r} must hold {_WORDS[column.kind]}, as in the data that the columns were read from, got {found.dtype}"
         )
     if column.kind == "category":
         codes = {value: float(code) for code, value in enumerate(column.categories)}
@@ -348,10 +350,47 @@ def _check_values(column: Column, values: NDArray[Any]) -> None:
         )
 
 
+def _as_written(column: Column, values: NDArray[np.float32]) -> NDArray[np.float64]:
+    """The values of a column in float64, with the decimals of the data: 0.7 is 0.7 again, and not 0.699999988.
+
+    Otherwise a model with the rule ``x >= 0.7`` would give another output than for the original row. A value that needs more
+    decimals is not rounded.
+
+    >>> _as_written(Column(name="a", decimals=1), np.array([0.7, 0.25], dtype=np.float32))
+    array([0.7 , 0.25])
+    """
+    exact = values.astype(np.float64)
+    if column.whole:
+        return np.rint(exact)
+    if column.decimals is None:
+        return exact
+    scale = 10.0**column.decimals
+    short = np.rint(exact * scale) / scale
+    return np.where(short.astype(np.float32) == values, short, exact)
+
+
+def _decimals_of(column: Column, values: NDArray[np.float64]) -> int | None:
+    """The smallest number of decimals with which :func:`_as_written` restores the values of a column from float32. None if no number
+    does, or if the values are whole numbers.
+
+    >>> [_decimals_of(Column(name="a"), np.array(values)) for values in ([0.7, 12.35], [1 / 3])]
+    [2, None]
+    """
+    if column.whole:
+        return None
+    for count in range(_MOST_DECIMALS + 1):
+        rounded = dataclasses.replace(column, decimals=count)
+        if all(  # most columns that fail do so in their first rows
+            (_as_written(rounded, part.astype(np.float32)) == part).all() for part in (values[:9], values)
+        ):
+            return count
+    return None
+
+
 # ---- groups -----------------------------------------------------------------------------------------------------
 
 
-def _one_hot(columns: Sequence[Column], found: Sequence[ReadColumn]) -> dict[str, list[str]]:
+def _one_hot(columns: Sequence[Column], found: Sequence[NDArray[Any]]) -> dict[str, list[str]]:
     """Groups of columns, by their common prefix (before ``_`` or ``=``), in which every row has a single 1, and 0 elsewhere."""
     families: dict[str, list[int]] = {}
     for k, column in enumerate(columns):
@@ -366,20 +405,20 @@ def _one_hot(columns: Sequence[Column], found: Sequence[ReadColumn]) -> dict[str
     }
 
 
-def _is_one_hot(found: Sequence[ReadColumn]) -> bool:
-    if len(found) < 2 or any(one.column.kind == "category" for one in found):
+def _is_one_hot(found: Sequence[NDArray[Any]]) -> bool:
+    if len(found) < 2 or any(values.dtype == object for values in found):  # objects are categories
         return False
-    values = np.stack([one.values for one in found])
+    values = np.stack(found)
     return bool(np.isin(values, (0, 1)).all() and (values.sum(axis=0) == 1).all())
 
 
-def _with_whole_modes(table: Columns, found: Sequence[ReadColumn]) -> tuple[Column, ...]:
+def _with_whole_modes(table: Columns, found: Sequence[NDArray[Any]]) -> tuple[Column, ...]:
     """The columns, with the centers of each one-hot group changed to 1 for its most frequent column and 0 for the others. If the most
     frequent value were computed column by column, it would often be 0 in all of them."""
     columns = list(table.columns)
     for _, members in table.positions:
         if _is_one_hot([found[k] for k in members]):
-            largest = max(members, key=lambda k: (float(found[k].values.mean()), -k))
+            largest = max(members, key=lambda k: (float(found[k].mean()), -k))
             for k in members:
                 columns[k] = dataclasses.replace(columns[k], center=float(k == largest))
     return tuple(columns)

@@ -5,7 +5,6 @@ A library is imported only when one of its frames is used. All code that differs
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import re
 import warnings
@@ -21,9 +20,7 @@ from numpy.typing import NDArray
 
 from proofmap.core.errors import InputError, require
 
-Library = Literal["pandas", "polars"]
 Kind = Literal["number", "category", "boolean"]
-_MOST_DECIMALS = 12
 PARQUET = (".parquet", ".pq")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}.*)?")
 _DATES = (datetime.date, datetime.time, datetime.timedelta)
@@ -63,18 +60,7 @@ class Column:
     spread: float = 1.0
 
 
-@dataclass(frozen=True)
-class ReadColumn:
-    """A column read from a frame: its values, and their kind according to the column's type.
-
-    Numbers and booleans are float64, and NaN if missing. Categories are Python objects, and None if missing.
-    """
-
-    column: Column
-    values: NDArray[Any]
-
-
-def library_of(given: object) -> Library | None:
+def library_of(given: object) -> str | None:
     """The library that a frame belongs to; None if ``given`` is not a frame.
 
     >>> library_of([[1, 2]]) is None
@@ -82,7 +68,7 @@ def library_of(given: object) -> Library | None:
     """
     kind = type(given)
     library = kind.__module__.partition(".")[0]
-    return library if kind.__name__ == "DataFrame" and library in ("pandas", "polars") else None  # type: ignore[return-value]
+    return library if kind.__name__ == "DataFrame" and library in ("pandas", "polars") else None
 
 
 def column_names(frame: Any) -> list[str]:
@@ -105,65 +91,23 @@ def row_names(frame: Any) -> list[str]:
     return [label if isinstance(label, str) else f"row-{label}" for label in labels]
 
 
-def read_column(frame: Any, name: str) -> ReadColumn:
-    """One column of a frame. Dates and other objects are refused."""
+def read_column(frame: Any, name: str) -> tuple[Column, NDArray[Any]]:
+    """One column of a frame: its kind according to its type, and its values. Numbers and booleans are float64, and NaN if missing.
+    Categories are Python objects, and None if missing. Dates and other objects are refused."""
     return _from_pandas(frame[name]) if library_of(frame) == "pandas" else _from_polars(frame[name])
 
 
-def build_table(library: Library | None, columns: Sequence[Column], rows: NDArray[np.float32]) -> Any:
-    """A frame from ``rows`` ``(N, columns)``, or an array if ``library`` is None. Rows hold numbers, codes of categories, 0 or 1
-    for booleans, and NaN for missing values."""
-    values = [
-        as_written(column, own) for column, own in zip(columns, np.ascontiguousarray(rows.T), strict=True)
-    ]
-    if library is None:
-        return np.stack(values, axis=1)
+def build_frame(library: str, columns: Sequence[Column], values: Sequence[NDArray[np.float64]]) -> Any:
+    """A frame from the values of each column: numbers, codes of categories, 0 or 1 for booleans, and NaN for missing values."""
     module = require(library, extra=library, purpose="a row of a table as the model takes it")
     build = _to_pandas if library == "pandas" else _to_polars
     return module.DataFrame({c.name: build(module, c, own) for c, own in zip(columns, values, strict=True)})
 
 
-def as_written(column: Column, values: NDArray[np.float32]) -> NDArray[np.float64]:
-    """The values of a column in float64, with the decimals of the data: 0.7 is 0.7 again, and not 0.699999988.
-
-    Otherwise a model with the rule ``x >= 0.7`` would give another output than for the original row. A value that needs more
-    decimals is not rounded.
-
-    >>> as_written(Column(name="a", decimals=1), np.array([0.7, 0.25], dtype=np.float32))
-    array([0.7 , 0.25])
-    """
-    exact = values.astype(np.float64)
-    if column.whole:
-        return np.rint(exact)
-    if column.decimals is None:
-        return exact
-    scale = 10.0**column.decimals
-    short = np.rint(exact * scale) / scale
-    return np.where(short.astype(np.float32) == values, short, exact)
-
-
-def decimals_of(column: Column, values: NDArray[np.float64]) -> int | None:
-    """The smallest number of decimals with which :func:`as_written` restores the values of a column from float32. None if no number
-    does, or if the values are whole numbers.
-
-    >>> [decimals_of(Column(name="a"), np.array(values)) for values in ([0.7, 12.35], [1 / 3])]
-    [2, None]
-    """
-    if column.whole:
-        return None
-    for count in range(_MOST_DECIMALS + 1):
-        rounded = dataclasses.replace(column, decimals=count)
-        if all(  # most columns that fail do so in their first rows
-            (as_written(rounded, part.astype(np.float32)) == part).all() for part in (values[:9], values)
-        ):
-            return count
-    return None
-
-
 # ---- pandas -----------------------------------------------------------------------------------------------------
 
 
-def _from_pandas(series: Any) -> ReadColumn:
+def _from_pandas(series: Any) -> tuple[Column, NDArray[Any]]:
     name, dtype, text = series.name, series.dtype, str(series.dtype)
     kind = getattr(dtype, "kind", "O")
     if kind in "mM" or text.startswith("period"):
@@ -174,10 +118,10 @@ def _from_pandas(series: Any) -> ReadColumn:
         known = Column(
             name=name, kind="category", dtype=text, categories=categories, ordered=bool(dtype.ordered)
         )
-        return ReadColumn(known, values)
+        return (known, values)
     if kind in "iufb":
         known = Column(name=name, kind="boolean" if kind == "b" else "number", dtype=text, whole=kind in "iu")
-        return ReadColumn(known, series.to_numpy(dtype=np.float64, na_value=np.nan))
+        return (known, series.to_numpy(dtype=np.float64, na_value=np.nan))
     missing = series.isna().to_numpy()
     values = series.to_numpy(dtype=object, copy=True)
     none = text == "object" and any(value is None for value in values[missing])
@@ -185,7 +129,7 @@ def _from_pandas(series: Any) -> ReadColumn:
     return _from_objects(name, text, values, none)
 
 
-def _from_objects(name: str, dtype: str, values: NDArray[Any], none: bool) -> ReadColumn:
+def _from_objects(name: str, dtype: str, values: NDArray[Any], none: bool) -> tuple[Column, NDArray[Any]]:
     present = [value for value in values if value is not None]
     odd = next((value for value in present if not isinstance(value, (str, bool, np.bool_))), None)
     if isinstance(odd, _DATES):
@@ -199,9 +143,9 @@ def _from_objects(name: str, dtype: str, values: NDArray[Any], none: bool) -> Re
         )
     if kinds == {False}:
         floats = np.array([np.nan if value is None else float(value) for value in values])
-        return ReadColumn(Column(name=name, kind="boolean", dtype=dtype, none=none), floats)
+        return (Column(name=name, kind="boolean", dtype=dtype, none=none), floats)
     known = Column(name=name, kind="category", dtype=dtype, categories=tuple(sorted(set(present))), none=none)
-    return ReadColumn(known, values)
+    return (known, values)
 
 
 def _to_pandas(pandas: Any, column: Column, values: NDArray[np.float64]) -> Any:
@@ -222,7 +166,7 @@ def _to_pandas(pandas: Any, column: Column, values: NDArray[np.float64]) -> Any:
 # ---- polars -----------------------------------------------------------------------------------------------------
 
 
-def _from_polars(series: Any) -> ReadColumn:
+def _from_polars(series: Any) -> tuple[Column, NDArray[Any]]:
     name, dtype = series.name, series.dtype
     text = str(dtype)
     if dtype.is_temporal():
@@ -234,7 +178,7 @@ def _from_polars(series: Any) -> ReadColumn:
             dtype=text,
             whole=dtype.is_integer(),
         )
-        return ReadColumn(known, np.array([np.nan if v is None else float(v) for v in series.to_list()]))
+        return (known, np.array([np.nan if v is None else float(v) for v in series.to_list()]))
     family = text.partition("(")[0]
     if family not in ("String", "Categorical", "Enum"):
         raise InputError(
@@ -243,7 +187,7 @@ def _from_polars(series: Any) -> ReadColumn:
         )
     values = np.array([*series.to_list(), None], dtype=object)[:-1]
     listed = dtype.categories.to_list() if family == "Enum" else sorted({v for v in values if v is not None})
-    return ReadColumn(Column(name=name, kind="category", dtype=family, categories=tuple(listed)), values)
+    return (Column(name=name, kind="category", dtype=family, categories=tuple(listed)), values)
 
 
 def _to_polars(polars: Any, column: Column, values: NDArray[np.float64]) -> Any:
@@ -289,7 +233,7 @@ def read_frame(source: Path | BytesIO, title: str, suffix: str) -> Any:
         raise InputError(f"{title} cannot be read as a table: {error}") from None
     check_header([name for name in first if name], title)
     for column in frame.columns:
-        values = [value for value in frame[column].tolist() if not is_missing(value)]
+        values = frame[column].dropna().tolist()
         if values and all(isinstance(value, str) and _DATE.fullmatch(value) for value in values):
             raise InputError(
                 f"the column {column!r} of {title} holds dates such as {values[0]!r}. A date has no mean and is not a category, so no "
@@ -325,8 +269,3 @@ def check_header(names: Sequence[str], title: str) -> None:
         raise InputError(
             f"the first line of {title} has numbers ({shown}), but it must name the columns; add a line of names above it"
         )
-
-
-def is_missing(value: object) -> bool:
-    """Whether a value of a frame is None, NaN or pandas' NA."""
-    return value is None or value != value or type(value).__name__ == "NAType"

@@ -2,59 +2,19 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from proofmap.core.deferred import Tensor, torch
 from proofmap.core.errors import InputError
 from proofmap.core.inputs.base import Inputs
-from proofmap.core.inputs.columns import Columns, Groups
+from proofmap.core.inputs.columns import Columns
 from proofmap.core.inputs.frames import Column, library_of, row_names
 from proofmap.core.text import short_names, shortened
-
-
-class FrameRows:
-    """The rows of a data frame. All rows are turned into numbers together, once for each :class:`Columns`, and cached."""
-
-    def __init__(self, frame: Any, columns: Columns | None = None) -> None:
-        """``columns`` describe the columns of the frame; by default they are read from the frame."""
-        self.frame = frame
-        self.columns = Columns.of(frame) if columns is None else columns
-        self._lock = threading.Lock()
-        self._encoded: dict[Columns, Tensor] = {}
-
-    def encoded(self, columns: Columns) -> Tensor:
-        with self._lock:
-            if columns not in self._encoded:
-                self._encoded[columns] = columns.encode(self.frame)
-            return self._encoded[columns]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"frame": self.frame, "columns": self.columns}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _lock=threading.Lock(), _encoded={})
-
-
-class TableRow:
-    """Row ``index`` of a frame. ``numpy.asarray`` turns the row into numbers, as the frame's own columns encode it."""
-
-    def __init__(self, rows: FrameRows, index: int) -> None:
-        self.rows, self.index = rows, index
-
-    def encoded(self, columns: Columns) -> Tensor:
-        """The row ``(columns,)`` as ``columns`` encode it. Rows that do not fit these columns are refused: see :meth:`Columns.encode`."""
-        return self.rows.encoded(columns)[self.index].clone()
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        return np.asarray(self.encoded(self.rows.columns).numpy(), dtype=dtype)
-
 
 _EXAMPLES = 1024
 _INK, _PAPER, _GRID = 40, 250, 225
@@ -108,7 +68,7 @@ class Rows(Inputs):
             raise InputError(f"rows of {self.columns} columns need as many names, not {len(self.names)}")
 
     @classmethod
-    def of(cls, data: Any, *, groups: Groups = None) -> Self:
+    def of(cls, data: Any, *, groups: Mapping[str, Sequence[str]] | Literal["one-hot"] | None = None) -> Self:
         """Rows like those of a data frame, an array of numbers, or :class:`Columns`; ``groups`` as in :meth:`Columns.of`.
 
         Up to 1,024 rows of the data, chosen at random with a fixed seed, are the ``examples``; :class:`Columns` have none.
@@ -206,7 +166,8 @@ class Rows(Inputs):
         return NamedImages.of(self._described().encode(given), row_names(given))
 
     def prepare(self, item: Any, *, cropped: bool = False) -> Tensor:
-        return item.encoded(self._described()) if isinstance(item, TableRow) else super().prepare(item)
+        encoded = getattr(item, "encoded", None)  # a row of a table: see proofmap.data.TableData
+        return super().prepare(item) if encoded is None else encoded(self._described())
 
     def decode(self, x: Tensor) -> Any:
         return super().decode(x) if self.table is None else self.table.decode(x.cpu())
