@@ -58,7 +58,7 @@ def _name(page: Path) -> str:
 
 README = ROOT / "README.md"  # what it runs has a test of its own
 RUN = [
-    pytest.param(page, marks=[pytest.mark.slow] if page.name == "enter-a-method.md" else [], id=_name(page))
+    pytest.param(page, marks=[pytest.mark.slow] if page.name == "proofbench.md" else [], id=_name(page))
     for page in PAGES
     if page != README and any(block.runs and block.language == "python" for block in blocks(page))
 ]
@@ -83,7 +83,7 @@ def small_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_page_can_be_followed_from_top_to_bottom(
     page: Path, small_world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if page.name == "enter-a-method.md":
+    if page.name == "proofbench.md":
         tasks = write_tasks(small_world / "bench", "smoke")
         monkeypatch.setattr(task, "_folder", lambda: tasks)
     module = ModuleType("page")
@@ -99,7 +99,7 @@ def test_a_page_can_be_followed_from_top_to_bottom(
         else:
             for line in commands(block):
                 _run_command(line)
-    if page.name == "multi-label.md" and importlib.util.find_spec("sklearn"):
+    if page.name == "own-model.md" and importlib.util.find_spec("sklearn"):
         _the_map_of_one_digit_avoids_the_other(**vars(module))
 
 

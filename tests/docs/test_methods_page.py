@@ -31,7 +31,7 @@ def test_the_page_has_a_row_for_every_method() -> None:
 
 @pytest.mark.slow
 def test_the_package_on_the_page_adds_its_method_where_it_is_installed(tmp_path: Path) -> None:
-    shown = list(blocks(DOCS / "how-to" / "own-method.md"))
+    shown = list(blocks(DOCS / "extend.md"))
     (project,) = [tomllib.loads(b.code)["project"] for b in shown if b.language == "toml"]
     (module,) = [b for b in shown if b.title == "bright_maps.py"]
     (tmp_path / module.title).write_text(module.code)
