@@ -184,13 +184,6 @@ def test_every_study_file_shown_is_one(block: CodeBlock) -> None:
     assert study.named_methods() and study.named_metrics()
 
 
-def test_the_pages_show_what_they_promise() -> None:
-    text = (DOCS / "how-to" / "studies.md").read_text(encoding="utf-8")
-    (pandas,) = [b for b in blocks(DOCS / "how-to" / "studies.md") if "pandas.read_sql" in b.code]
-    assert len([line for line in pandas.code.splitlines() if line.strip()]) == 2
-    assert "in two lines" in text
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("notebook", sorted((DOCS / "notebooks").glob("*.ipynb")), ids=_name)
 def test_a_notebook_can_be_run_from_top_to_bottom(
@@ -261,7 +254,7 @@ def test_examples_import_public_names_only(monkeypatch: pytest.MonkeyPatch) -> N
                     if not names <= public.keys():  # a module itself may be imported, too
                         names = {name.name for name in node.names} - public.get(node.module, set())
                         others |= {f"{node.module}.{name}" for name in names}
-    unpromised = ("proofmap.theory.", "proofmap.methods.maskers.trained.")
+    unpromised = ("proofmap.theory.", "proofmap.methods.maskers.trained.", "proofmap.metrics.")
     assert [name for name in sorted(others) if not name.startswith(unpromised)] == []
 
 
