@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from proofmap.core.errors import InputError, NotWritable, ProofmapError
 from proofmap.core.files import (
     atomic_write,
-    check_ends,
     check_output,
     distinct_names,
     file_name,
@@ -151,16 +150,6 @@ def test_unfinished_files_of_killed_processes_are_removed_by_the_next_start(tmp_
         path.write_text("half")
     output_folder(tmp_path)
     assert not ours.exists() and all(path.exists() for path in kept)
-
-
-def test_pipes_and_devices_are_refused_before_they_are_opened(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe.png")
-    (tmp_path / "endless.png").symlink_to("/dev/zero")
-    for path in (tmp_path / "pipe.png", tmp_path / "endless.png"):
-        with pytest.raises(InputError, match=f"{path.name} is a pipe or a device"):
-            check_ends(path)
-    check_ends(tmp_path / "nowhere")
-    check_ends(tmp_path)
 
 
 # ---- several files at once ------------------------------------------------------------------------------------

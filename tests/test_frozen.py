@@ -19,7 +19,7 @@ from proofmap.classifier.frozen import Affine, FreezeWarning, PointwiseConv2d, _
 from proofmap.classifier.frozen_conv import FrozenConv2d
 from proofmap.classifier.kernels import steady_kernels
 from proofmap.classifier.view import copy_net
-from proofmap.core.errors import InputError, MissingExtra
+from proofmap.core.errors import MissingExtra
 from proofmap.models import load_classifier
 from proofmap.models.efficientnet_lite import VARIANTS, packaged_file
 from tests.forked import Child
@@ -589,17 +589,6 @@ def test_what_does_not_fit_is_left_alone(conv: object) -> None:
     assert not FrozenConv2d.fits(conv)
 
 
-def test_a_batch_norm_becomes_one_multiplication_and_addition() -> None:
-    for norm in (nn.BatchNorm2d(4, eps=0.1), nn.BatchNorm2d(4, affine=False)):
-        nn.init.uniform_(norm.running_mean, -1, 1)
-        nn.init.uniform_(norm.running_var, 0.1, 2)
-        if norm.affine:
-            nn.init.normal_(norm.weight)
-            nn.init.normal_(norm.bias)
-        x = torch.randn(2, 4, 3, 3)
-        torch.testing.assert_close(Affine(norm)(x), norm.eval()(x))
-
-
 def test_a_net_that_answers_at_random_is_left_as_it_is() -> None:
     class Noisy(nn.Module):
         def __init__(self) -> None:
@@ -681,14 +670,6 @@ def test_nets_that_refuse_channels_last_are_frozen_in_their_own_layout(net: nn.M
     f = Classifier(net, size=8)
     x = torch.rand(3, 3, 8, 8, generator=torch.Generator().manual_seed(0))
     torch.testing.assert_close(f.frozen().logits(x), f.logits(x), atol=1e-5, rtol=1e-4)
-
-
-def test_a_frozen_classifier_can_be_frozen_in_another_precision() -> None:
-    f = Classifier(Tutorial(), size=8)
-    half = f.frozen().frozen(dtype=torch.bfloat16)
-    assert half.dtype == torch.bfloat16 and f.frozen().frozen() is f.frozen()
-    with pytest.raises(InputError, match="needs a torch module"):
-        Classifier(lambda x: x.flatten(1)[:, :3], size=8).frozen(dtype=torch.bfloat16)
 
 
 def test_every_kernel_has_the_strides_of_its_layout(frozen_efficientnet: nn.Module) -> None:

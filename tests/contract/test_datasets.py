@@ -171,7 +171,9 @@ KINDS: dict[str, list[Callable[[Path], Dataset]]] = {
     "make", [make for kind in KINDS.values() for make in kind], ids=lambda make: make.__name__
 )
 def test_dataset(make: Callable[[Path], Dataset], tmp_path: Path) -> None:
-    check_dataset(make(tmp_path))
+    dataset = make(tmp_path)
+    check_dataset(dataset)
+    assert str(tmp_path) not in dataset.title and dataset.title in repr(dataset)
 
 
 def test_every_kind_is_among_them() -> None:

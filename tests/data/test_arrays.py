@@ -210,17 +210,6 @@ def test_cifar100_has_its_fine_labels(tmp_path: Path) -> None:
         cifar100(tmp_path, split="val")
 
 
-def _hostile(mark: Path) -> dict[str, bytes]:
-    text = str(mark).encode()
-    call = b"cbuiltins\nopen\n(X" + len(text).to_bytes(4, "little") + text + b"X\1\0\0\0wtR"
-    return {
-        "bare.pickle": pickle.dumps(Trap(mark)),
-        "field.pickle": pickle.dumps({b"data": Trap(mark), b"labels": [0]}, protocol=2),
-        "opcodes.pickle": b"\x80\x02" + call + b".",
-        "object.pickle": pickle.dumps({b"data": np.array([Trap(mark)], dtype=object), b"labels": [0]}),
-    }
-
-
 @pytest.mark.parametrize("function", ["_codecs\nencode", "numpy._core.numeric\n_frombuffer"])
 def test_a_pickle_cannot_alter_what_reads_the_next_one(tmp_path: Path, function: str) -> None:
     from_buffer: Any = np.empty(0).__reduce_ex__(5)[

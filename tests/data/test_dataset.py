@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,6 @@ from proofmap.core.errors import InputError
 from proofmap.core.files import digest_of
 from proofmap.data import (
     ArrayImages,
-    Dataset,
     TensorData,
     load_dataset,
     random_choice,
@@ -25,79 +23,9 @@ from proofmap.data import (
 from proofmap.data.dataset import choose_names, match_labels
 from proofmap.models.names import label_names
 from tests import texts
-from tests.data.made_up import cifar_batch, devkit_at, imagenette_at, noise, saved
+from tests.data.made_up import saved
 
 # ---- every dataset --------------------------------------------------------------------------------------------
-
-
-def _csv(folder: Path) -> str:
-    saved(folder, "b.png", "a.png")
-    (folder / "list.csv").write_text("file,label\nb.png,dog\na.png,cat\n")
-    return "list.csv"
-
-
-def _npz(folder: Path) -> str:
-    np.savez(folder / "a.npz", images=np.stack([noise(i) for i in range(3)]), labels=[2, 0, 1])
-    return "a.npz"
-
-
-def _npy(folder: Path) -> str:
-    np.save(folder / "a.npy", np.stack([noise(i) for i in range(3)]))
-    return "a.npy"
-
-
-def _cifar10(folder: Path) -> str:
-    cifar_batch(folder / "c" / "test_batch", 3)
-    return "cifar10:c"
-
-
-def _cifar100(folder: Path) -> str:
-    cifar_batch(folder / "c" / "test", 3, key="fine_labels")
-    return "cifar100:c"
-
-
-LAYOUTS: dict[str, Callable[[Path], str]] = {
-    "flat": lambda folder: str(saved(folder / "p", "b.png", "a.jpg").relative_to(folder)),
-    "folders": lambda folder: str(saved(folder / "p", "dog/1.png", "cat/1.png").relative_to(folder)),
-    "csv": _csv,
-    "npz": _npz,
-    "npy": _npy,
-    "cifar10": _cifar10,
-    "cifar100": _cifar100,
-    "imagenette": lambda folder: f"imagenette:{imagenette_at(folder / 'i').relative_to(folder)}[train]",
-    "corner": lambda folder: f"imagenette-corner:{imagenette_at(folder / 'i').relative_to(folder)}?seed=5",
-    "devkit": lambda folder: f"imagenet:{devkit_at(folder / 'd').relative_to(folder)}",
-}
-
-
-@pytest.fixture(params=LAYOUTS)
-def dataset(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dataset:
-    """Each layout, opened by a relative path."""
-    monkeypatch.chdir(tmp_path)
-    return load_dataset(LAYOUTS[request.param](tmp_path))
-
-
-def test_every_picture_has_its_own_name_and_can_be_read(dataset: Dataset) -> None:
-    assert len(dataset) == len(dataset.names) == len(set(dataset.names)) > 1
-    for i in range(len(dataset)):
-        assert dataset.read(i).mode in ("RGB", "RGBA")
-
-
-def test_a_label_is_unknown_or_has_a_name(dataset: Dataset) -> None:
-    for i in range(len(dataset)):
-        label = dataset.truth(i)
-        assert label is None or label in range(len(dataset.label_names) or 3)
-
-
-def test_pictures_that_differ_have_digests_that_differ(dataset: Dataset) -> None:
-    digests = [dataset.digest(i) for i in range(len(dataset))]
-    assert len(set(digests)) == len(dataset)
-    assert all(len(digest) == 32 and int(digest, 16) >= 0 for digest in digests)
-
-
-def test_the_title_tells_no_folder_of_this_machine(dataset: Dataset, tmp_path: Path) -> None:
-    assert str(tmp_path) not in dataset.title
-    assert dataset.title in repr(dataset)
 
 
 def test_parts_of_a_digest_are_told_apart() -> None:

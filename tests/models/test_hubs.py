@@ -18,6 +18,7 @@ from PIL import Image
 from proofmap.core.errors import MissingExtra, ModelError
 from proofmap.data.photos import load_images
 from proofmap.models import hubs, load_classifier
+from tests.data.made_up import Trap
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
@@ -101,11 +102,7 @@ def test_a_failed_download_says_so(torchvision: ModuleType, monkeypatch: pytest.
 def test_a_downloaded_checkpoint_can_run_no_code(
     torchvision: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    class Bomb:
-        def __reduce__(self) -> tuple[object, ...]:
-            return Path.touch, (tmp_path / "executed",)
-
-    (tmp_path / "w.pth").write_bytes(pickle.dumps(Bomb()))
+    (tmp_path / "w.pth").write_bytes(pickle.dumps(Trap(tmp_path / "executed")))
 
     def downloaded(*_: object, **__: object) -> Any:
         return torch.load(tmp_path / "w.pth", weights_only=False)  # as torch.hub does

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from proofmap.core.errors import ModelError
 from proofmap.models.weights import load_into, load_state
+from tests.data.made_up import Trap
 
 
 @pytest.fixture
@@ -22,16 +23,6 @@ def state() -> dict[str, Tensor]:
 
 def same(found: dict[str, Tensor], expected: dict[str, Tensor]) -> bool:
     return found.keys() == expected.keys() and all(torch.equal(found[k], expected[k]) for k in expected)
-
-
-class Bomb:
-    """Unpickling it freely creates a file."""
-
-    def __init__(self, mark: Path) -> None:
-        self.mark = mark
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return Path.touch, (self.mark,)
 
 
 def test_both_formats_give_back_what_was_saved(tmp_path: Path, state: dict[str, Tensor]) -> None:
@@ -66,8 +57,8 @@ def test_a_submodule_called_module_keeps_its_name(tmp_path: Path) -> None:
 def test_a_hostile_pickle_executes_nothing(tmp_path: Path) -> None:
     mark = tmp_path / "executed"
     plain, checkpoint, disguised = tmp_path / "a.pth", tmp_path / "b.pth", tmp_path / "c.safetensors"
-    plain.write_bytes(pickle.dumps(Bomb(mark)))
-    torch.save({"state_dict": {"fc.bias": torch.zeros(1)}, "extra": Bomb(mark)}, checkpoint)
+    plain.write_bytes(pickle.dumps(Trap(mark)))
+    torch.save({"state_dict": {"fc.bias": torch.zeros(1)}, "extra": Trap(mark)}, checkpoint)
     disguised.write_bytes(plain.read_bytes())
     for file in (plain, checkpoint, disguised):
         with pytest.raises(ModelError, match="cannot be read"):
