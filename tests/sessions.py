@@ -10,7 +10,8 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core.progress import Progress
-from proofmap.loop import Row, Subjects, judge_blocks
+from proofmap.data.subjects import Subjects
+from proofmap.loop import Row, judge_blocks
 from proofmap.methods import Method
 from proofmap.metrics import Metric
 from proofmap.session import Session

@@ -15,7 +15,8 @@ from proofmap.classifier.steadiness import FirstLook, difference_between_batches
 from proofmap.core.errors import ModelError
 from proofmap.core.inputs import Text
 from proofmap.data.folders import image_folder
-from proofmap.loop import Subjects, judge_blocks
+from proofmap.data.subjects import Subjects
+from proofmap.loop import judge_blocks
 from proofmap.methods import Random
 from proofmap.metrics import Insertion
 from proofmap.study.opened import open_study, prepare_study

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -16,18 +16,15 @@ from proofmap.classifier.kernels import outside_inference_mode
 from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names
 from proofmap.core.inputs import Box
-from proofmap.core.labels import NO_LABEL, LabelRule, Labels, truth_table, wrong_keys
+from proofmap.core.labels import NO_LABEL, LabelRule, Labels
 from proofmap.core.progress import Progress
-from proofmap.core.tensors import names_of_files, private_copy
-from proofmap.core.text import counted
 from proofmap.core.version import source_version
-from proofmap.data.dataset import Dataset, true_outputs
+from proofmap.data.dataset import Dataset
 from proofmap.data.distractors import Distractors, from_dataset, from_images
-from proofmap.data.given import InMemory, as_dataset, images_as_tensor, is_in_memory
-from proofmap.data.loader import load_blocks
-from proofmap.data.truth import Truth, as_boxes, label_rows
+from proofmap.data.subjects import ImagesLike, Subjects, as_subjects
+from proofmap.data.truth import Truth
 from proofmap.fills import Fill
-from proofmap.loop import Row, Subjects, join_rows, judge_blocks, widened
+from proofmap.loop import Row, join_rows, judge_blocks, widened
 from proofmap.methods.method import MethodLike, default_method, make_method
 from proofmap.metrics.metric import Metric, make_metric
 from proofmap.metrics.proof_scores import default_metrics
@@ -41,21 +38,8 @@ from proofmap.study.opened import OpenStudy, prepare_study
 from proofmap.study.planning import expected_labels
 from proofmap.study.study import Study
 
-ImagesLike = InMemory | Dataset | Iterable[Any]
-"""Everything that :func:`proofmap.data.given.as_dataset` takes."""
 _BLOCK = 32_000_000  # map values held at once
 _MOST_IMAGES = 256  # of a dataset held at once
-
-
-def image_names_for(
-    images: Tensor, names: Sequence[str] | None, first: int = 0, singular: str = "image"
-) -> tuple[str, ...]:
-    """One distinct name per image. Images without names are numbered from ``first`` on."""
-    if names is None:
-        return tuple(f"{singular}-{first + i}" for i in range(len(images)))
-    if len(names) != len(images):
-        raise InputError(f"{len(names)} names were given for {counted(len(images), singular)}")
-    return tuple(distinct_names(list(names)))
 
 
 class Judge:
@@ -107,8 +91,10 @@ class Judge:
 
     def reset(self) -> None:
         """Forget all images and everything that was prepared for the net, so that the net may be trained before the next ``update``."""
-        self._seen: list[_Seen] = []
-        self._first: Tensor | None = None
+        self._seen: list[Subjects] = []
+        self._rows: list[Row] = []
+        self._count = 0
+        self._first: Tensor | Dataset | None = None
         self.__dict__.pop("opened", None)
 
     @cached_property
@@ -132,7 +118,7 @@ class Judge:
     @exit_as_error()
     def update(
         self,
-        images: InMemory,
+        images: ImagesLike,
         *,
         labels: Labels | None = None,
         names: Sequence[str] | None = None,
@@ -141,44 +127,43 @@ class Judge:
         objects: Sequence[Mapping[int | str, Sequence[Box]]] = (),
     ) -> None:
         """Judge every method on more images. The arguments are those of :func:`evaluate`; ``labels`` are for these images alone."""
-        classifier, before = self.classifier, sum(len(seen.names) for seen in self._seen)
-        inputs = classifier.inputs
-        given = images_as_tensor(images, inputs, truth)
-        names = names_of_files(given) if names is None else names
-        images = private_copy(classifier.check_images(given))
-        if len(images) == 0:
-            raise InputError(f"there are no {inputs.noun} to evaluate on")
-        self._first = images if self._first is None else self._first
-        opened, image_names = self.opened, image_names_for(images, names, before, inputs.singular)
-        f = classifier.frozen().probabilities(images)
-        parsed = LabelRule.parse(labels, classifier.names, inputs.singular) if labels is not None else None
-        rule = parsed or self.rule
-        true_labels = (
-            None
-            if truth is None
-            else truth_table(label_rows(truth, classifier.names, len(images), inputs.singular))
-        )
-        keys = wrong_keys(images, self.study.seed) if rule.wrong else None
-        table = rule.choose(f, classifier.label_set, true_labels, image_names, keys, inputs.singular)
-        places = as_boxes(boxes, objects, true_labels, classifier.names, image_names, inputs)
-        subjects = Subjects(images, table, true_labels, *places)
-        kept = len(images) if self.keep_maps is None else max(0, min(self.keep_maps - before, len(images)))
-        rows: dict[str, list[Row]] = {name: [] for name in opened.methods}
-        size = max(1, _BLOCK // (inputs.count * table.shape[1]))
-        for row in judge_blocks(
+        classifier, inputs = self.classifier, self.classifier.inputs
+        rule = self.rule if labels is None else LabelRule.parse(labels, classifier.names, inputs.singular)
+        size = _BLOCK // (inputs.count * expected_labels(rule, classifier))
+        for subjects in as_subjects(
+            images,
+            classifier,
+            rule,
+            seed=self.study.seed,
+            names=names,
+            truth=truth,
+            boxes=boxes,
+            objects=objects,
+            block_size=max(1, min(size, _MOST_IMAGES)),
+            first=self._count,
+        ):
+            self._judge(subjects)
+
+    def _judge(self, subjects: Subjects) -> None:
+        before, count = self._count, len(subjects)
+        if self._first is None:
+            self._first = subjects.images if subjects.source is None else subjects.source
+        opened = self.opened
+        kept = count if self.keep_maps is None else max(0, min(self.keep_maps - before, count))
+        size = max(1, _BLOCK // (self.classifier.inputs.count * subjects.labels.shape[1]))
+        rows = judge_blocks(
             opened.session,
             opened.methods,
             opened.metrics,
-            (subjects[start : start + size] for start in range(0, len(images), size)),
-            rule=rule,
+            (subjects[start : start + size] for start in range(0, count, size)),
             keep_maps=kept,
             progress=self.progress,
             watch=self.watch,
             number=before,
-        ):
-            rows[row.method].append(row)
-        believed = f.gather(1, table.clamp_min(0)).masked_fill(table == NO_LABEL, torch.nan)
-        self._seen.append(_Seen(images[:kept], image_names, str(rule), table, believed, rows))
+        )
+        self._rows += list(rows)  # of all methods, or of none if one fails
+        self._seen.append(replace(subjects, images=subjects.images[:kept]))
+        self._count += count
 
     def compute(self) -> Evaluation:
         """The evaluation of all images so far."""
@@ -189,7 +174,7 @@ class Judge:
         classifier, opened = self.classifier, self.opened
         context = {
             **classifier.settings(),
-            "labels": " and ".join(dict.fromkeys(seen.rule for seen in self._seen)),
+            "labels": " and ".join(dict.fromkeys(str(seen.rule) for seen in self._seen)),
             "seed": self.study.seed,
             "device": str(classifier.device),
             "batches": [batch.size for batch in classifier.frozen().batches],
@@ -200,7 +185,7 @@ class Judge:
         image_names = tuple(distinct_names([name for seen in self._seen for name in seen.names]))
         results = []
         for name, method in opened.methods.items():
-            block = join_rows([row for seen in self._seen for row in seen.rows[name]])
+            block = join_rows([row for row in self._rows if row.method == name])
             assert block.insertion is not None, "a result shows its curves"
             results.append(
                 method_result(
@@ -219,6 +204,7 @@ class Judge:
                     seconds=block.seconds,
                 )
             )
+        f = [seen.f for seen in self._seen if seen.f is not None]
         widest = max(seen.labels.shape[1] for seen in self._seen)
         images = torch.cat([seen.images for seen in self._seen])
         return Evaluation(
@@ -227,23 +213,11 @@ class Judge:
             image_names=image_names,
             labels=torch.cat([widened(seen.labels, widest, NO_LABEL) for seen in self._seen]),
             label_names=classifier.names,
-            f=torch.cat([widened(seen.f, widest, torch.nan) for seen in self._seen]),
+            f=torch.cat([widened(own, widest, torch.nan) for own in f]),
             settings=context,
             pictured=tuple(range(len(images))),
             run_scores=run_scores(opened.run_metrics, results),
         )
-
-
-@dataclass(frozen=True)
-class _Seen:
-    """The images of one ``update``: the images that are kept for pictures, and the rows of every method."""
-
-    images: Tensor
-    names: Sequence[str]
-    rule: str
-    labels: Tensor
-    f: Tensor
-    rows: Mapping[str, Sequence[Row]]
 
 
 def evaluate(
@@ -302,36 +276,8 @@ def evaluate(
         progress=progress,
         watch=watch,
     )
-    if is_in_memory(images, classifier.inputs):
-        judge.update(images, names=names, truth=truth, boxes=boxes, objects=objects)
-    else:
-        if boxes or objects:
-            raise InputError("boxes and objects are for images in memory; a dataset has its own")
-        _update_from(judge, as_dataset(images, classifier.inputs, names, truth, outputs=classifier.names))
+    judge.update(images, names=names, truth=truth, boxes=boxes, objects=objects)
     return judge.compute()
-
-
-@exit_as_error()
-def _update_from(judge: Judge, data: Dataset) -> None:
-    """Update ``judge`` with all images of a dataset. One block of images is in memory at a time."""
-    classifier, rule = judge.classifier, judge.rule
-    if rule.kind == "given" and len(rule.rows) != len(data):
-        rule.choose(torch.empty(len(data), len(classifier.names)), classifier.label_set)  # says what is wrong
-    judge.distractors = data
-    size = _BLOCK // (classifier.inputs.count * expected_labels(rule, classifier))
-    for block in load_blocks(data, classifier, block_size=max(1, min(size, _MOST_IMAGES))):
-        if block.failures:
-            name, reason = block.failures[0].name, block.failures[0].reason
-            raise InputError(reason if name in reason else f"{name}: {reason}")
-        truth = true_outputs(data, classifier.names, block.indices)
-        objects = block.objects
-        judge.update(
-            block.images,
-            labels=[rule.rows[i] for i in block.indices] if rule.kind == "given" else None,
-            names=[data.names[i] for i in block.indices],
-            truth=truth if any(truth) else None,
-            objects=objects if any(objects) else (),  # type: ignore[arg-type]
-        )
 
 
 def proof_metrics(

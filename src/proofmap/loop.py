@@ -18,9 +18,9 @@ from proofmap.classifier.steadiness import FirstLook, UnsteadyNet, difference_be
 from proofmap.classifier.together import each_length
 from proofmap.core.batching import OutOfMemory
 from proofmap.core.errors import InputError
-from proofmap.core.inputs import Box
-from proofmap.core.labels import NO_LABEL, LabelRule
+from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress
+from proofmap.data.subjects import Subjects
 from proofmap.methods.method import Method
 from proofmap.metrics.curves import Curves, join_lengths, masked_batch
 from proofmap.metrics.games import Game, InsertionGame
@@ -30,42 +30,6 @@ from proofmap.metrics.proof_scores import ProofMetric
 from proofmap.metrics.targets import Probability
 from proofmap.plugins.failures import exit_as_error, reason_of
 from proofmap.session import Session, Watch
-
-
-@dataclass(frozen=True)
-class Subjects:
-    """Images ``(N, *shape)``, the labels ``(N, L)`` to judge, and the true labels, boxes and objects if they are known.
-
-    ``objects`` are boxes by label, and ``boxes`` those of the true label. Boxes that are not given are taken from the objects of images with
-    one true label.
-    """
-
-    images: Tensor
-    labels: Tensor
-    truth: Tensor | None = None
-    boxes: Sequence[Sequence[Box]] = ()
-    objects: Sequence[Mapping[int, Sequence[Box]]] = ()
-
-    def __post_init__(self) -> None:
-        if len(self.boxes) or not len(self.objects):
-            return
-        truth = [] if self.truth is None else self.truth.reshape(len(self), -1).tolist()
-        rows = [[a for a in row if a != NO_LABEL] for row in truth or [[]] * len(self)]
-        boxes = [
-            own.get(row[0], ()) if len(row) == 1 else () for own, row in zip(self.objects, rows, strict=True)
-        ]
-        object.__setattr__(self, "boxes", boxes)
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-    def __getitem__(self, places: slice | list[int]) -> Subjects:
-        """A part of the images with their labels: a slice, or the images with these indices, in this order."""
-        which = range(len(self))[places] if isinstance(places, slice) else places
-        truth = None if self.truth is None else self.truth[places]
-        boxes = [self.boxes[i] for i in which] if len(self.boxes) else ()
-        objects = [self.objects[i] for i in which] if len(self.objects) else ()
-        return Subjects(self.images[places], self.labels[places], truth, boxes, objects)
 
 
 @dataclass(frozen=True)
@@ -93,7 +57,6 @@ def judge_blocks(
     metrics: Mapping[str, Metric],
     blocks: Iterable[Subjects],
     *,
-    rule: LabelRule | None = None,
     maps: Tensor | None = None,
     keep_maps: int = 0,
     curves: bool = True,
@@ -109,7 +72,6 @@ def judge_blocks(
     ignore labels which were chosen for each image.
 
     Args:
-        rule: how the labels were chosen. Without it, methods may ignore them.
         maps: the method's maps of the only block, if they exist already; metrics may still run the method on other images.
         keep_maps: the number of images, from the first on, whose maps are kept.
         curves: whether to return the insertion curves; if not, that game is played only if a metric needs it.
@@ -121,14 +83,14 @@ def judge_blocks(
     for block in blocks:
         if not skip_failures:  # before hours of work
             for method in methods.values():
-                _check(session, method, metrics, block, None if maps is not None else rule)
+                _check(session, method, metrics, block, made=maps is not None)
         for name, method in methods.items():
             began = time.monotonic()
             session.progress = progress or Progress()
             session.watch = None if watch is None else _shifted(watch, number + first)
             one = _Block(session, name, method, metrics, maps, keep_maps - first, curves)
             try:
-                rows = one.rows(block, rule) if skip_failures else [one.judge(block, range(len(block)))]
+                rows = one.rows(block) if skip_failures else [one.judge(block, range(len(block)))]
                 _first_look(session, block).check(f"while {name} was judged")
             except (UnsteadyNet, InputError) as error:  # what was found belongs to no one net or label
                 if not skip_failures:
@@ -158,11 +120,11 @@ class _Block:
     keep_maps: int
     curves: bool
 
-    def rows(self, block: Subjects, rule: LabelRule | None) -> list[Row]:
+    def rows(self, block: Subjects) -> list[Row]:
         """The rows of a block, in which images that fail are skipped."""
         net = self.session.net
         batches = net.batches[0].size, net.batches[1].size
-        _check(self.session, self.method, self.metrics, block, None if self.maps is not None else rule)
+        _check(self.session, self.method, self.metrics, block, made=self.maps is not None)
 
         def halves(places: range) -> list[Row]:
             try:
@@ -196,10 +158,10 @@ def _first_look(session: Session, block: Subjects) -> FirstLook:
 
 
 def _check(
-    session: Session, method: Method, metrics: Mapping[str, Metric], block: Subjects, rule: LabelRule | None
+    session: Session, method: Method, metrics: Mapping[str, Metric], block: Subjects, *, made: bool
 ) -> None:
-    """Refuse a net whose outputs for masked images depend on the batch, and a function of the user that ignores its labels, if ``rule`` chose
-    them for each image. Both are found out at the first block.
+    """Refuse a net whose outputs for masked images depend on the batch, and a function of the user that ignores its labels, if a rule
+    chose them for each image and the maps are not ``made`` yet. Both are found out at the first block.
     """
     _first_look(session, block)
     if session.batch_difference is None:
@@ -213,16 +175,17 @@ def _check(
         except Exception:
             # a net or a fill that fails on masked images: the game says for which, and a run stores it
             session.batch_difference = 0.0
+    rule = None if made else block.rule
     chosen = rule is not None and rule.kind in ("top", "probable", "true")
     if not chosen or method.label_free or not bool((block.labels[:, 1:] != NO_LABEL).any()):
         return
 
     def refusal() -> str:
-        made = method
-        while made.source is not None:
-            made = made.source
+        own = method
+        while own.source is not None:
+            own = own.source
         try:
-            made.check_labels_used(session, block.images, block.labels)
+            own.check_labels_used(session, block.images, block.labels)
         except InputError as error:
             return str(error)
         return ""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.core.errors import InputError
-from proofmap.loop import Subjects
+from proofmap.data.subjects import Subjects
 from proofmap.metrics import Judged, make_game, make_metric
 from proofmap.session import Session
 from tests.sessions import bound, judged_block

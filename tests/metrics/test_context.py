@@ -15,7 +15,7 @@ from torch import Tensor
 import proofmap as pm
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Box
-from proofmap.loop import Subjects
+from proofmap.data.subjects import Subjects
 from proofmap.methods import Cost, Method, Random
 from proofmap.metrics import Judged, Metric
 from proofmap.metrics.games import InsertionGame

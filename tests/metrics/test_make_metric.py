@@ -8,8 +8,8 @@ import pytest
 from torch import Tensor
 
 import proofmap as pm
+from proofmap.data.subjects import Subjects
 from proofmap.fills import Blur
-from proofmap.loop import Subjects
 from proofmap.metrics import (
     METRICS,
     Deletion,

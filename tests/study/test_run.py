@@ -23,8 +23,9 @@ from proofmap.core.errors import InputError
 from proofmap.data import load_dataset
 from proofmap.data.folders import image_folder
 from proofmap.data.photos import load_images
+from proofmap.data.subjects import Subjects
 from proofmap.judging import evaluate
-from proofmap.loop import Row, Subjects
+from proofmap.loop import Row
 from proofmap.methods import METHODS as REGISTERED_METHODS
 from proofmap.methods import Method, make_method
 from proofmap.metrics import METRICS as REGISTERED_METRICS

@@ -17,7 +17,7 @@ import difflib
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -164,9 +164,9 @@ class LabelRule:
             return self._true_rows(truth, image_names, item).choose(probabilities, label_set, item=item)
         members = torch.tensor(list(label_set), device=probabilities.device)
         if self.kind == "given":
-            return self._rows_for(len(probabilities), probabilities.shape[1], label_set, item).to(
-                probabilities.device
-            )
+            self.check_rows(len(probabilities), item)
+            rows = torch.from_numpy(label_array(self.rows)).to(probabilities.device)
+            return check_labels(rows, len(rows), probabilities.shape[1], label_set, item)
         if self.kind == "list":
             outside = [a for a in self.indices if a not in set(label_set)]
             if outside:
@@ -184,6 +184,10 @@ class LabelRule:
         chosen = f.gather(1, order) >= self.number
         chosen[:, 0] = True
         return labels.masked_fill(~chosen, NO_LABEL)[:, : max(1, int(chosen.sum(dim=1).max()))]
+
+    def part(self, places: Sequence[int]) -> LabelRule:
+        """The rule for some of the images."""
+        return replace(self, rows=tuple(self.rows[i] for i in places)) if self.kind == "given" else self
 
     @staticmethod
     def _with_wrong(top: Tensor, labels: Tensor, f: Tensor, keys: Tensor | None) -> Tensor:
@@ -225,8 +229,9 @@ class LabelRule:
             )
         return LabelRule("given", rows=tuple(rows))
 
-    def _rows_for(self, n_images: int, n_outputs: int, label_set: Sequence[int], item: str) -> Tensor:
-        if len(self.rows) != n_images:
+    def check_rows(self, n_images: int, item: str = "image") -> None:
+        """Refuse labels of each image if there are not as many images."""
+        if self.kind == "given" and len(self.rows) != n_images:
             alone = [row[0] for row in self.rows if len(row) == 1]
             hint = (
                 f" For the same labels on every {item} pass a list: {alone}."
@@ -237,7 +242,6 @@ class LabelRule:
                 f"labels has {counted(len(self.rows), 'row')} for {counted(n_images, item)}; a tensor, an array or a list of "
                 f"lists has one row of labels for each {item}.{hint}"
             )
-        return check_labels(torch.from_numpy(label_array(self.rows)), n_images, n_outputs, label_set, item)
 
     def __str__(self) -> str:
         if self.kind == "given":

@@ -39,7 +39,7 @@ class ImageBlock:
         indices: the pictures that could be read.
         images: these pictures, ``(n, C, H, W)`` in [0, 1] on the classifier's device; n may be 0.
         failures: the pictures that could not be read.
-        objects: for each picture that could be read, the boxes of its objects by output of the net, in pixels of the net's input. _Objects that the net has no
+        objects: for each picture that could be read, the boxes of its objects by output of the net, in pixels of the net's input. Objects that the net has no
             output for are left out.
     """
 

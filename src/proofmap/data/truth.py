@@ -1,16 +1,15 @@
-"""Read true labels and boxes in the forms in which users pass them: by name or index, one or several for an input, in columns, or from
+"""Read true labels in the forms in which users pass them: by name or index, one or several for an input, in columns, or from
 datasets with classes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from proofmap.core.errors import InputError
-from proofmap.core.inputs import Box, Inputs
 from proofmap.core.inputs.frames import library_of
 from proofmap.core.labels import NO_LABEL, label_index
 from proofmap.core.text import counted
@@ -85,33 +84,3 @@ def _as_list(entry: object) -> Sequence[Any]:
     listed = hasattr(entry, "tolist") and entry.tolist()
     entry = listed if isinstance(listed, list) else entry
     return entry if isinstance(entry, (list, tuple)) else [entry]
-
-
-def as_boxes(
-    boxes: Sequence[Sequence[Box]],
-    objects: Sequence[Mapping[int | str, Sequence[Box]]],
-    truth: Tensor | None,
-    outputs: Sequence[str],
-    names: Sequence[str],
-    inputs: Inputs,
-) -> tuple[list[list[Box]], list[dict[int, list[Box]]]]:
-    """The boxes of each input's true label, and the boxes of its labels by output index, as plain numbers. A list is empty if none were
-    given. Raises an InputError if boxes are wrong."""
-    for what, n in (
-        (f"{len(boxes)} lists of boxes", len(boxes)),
-        (f"objects of {len(objects)} images", len(objects)),
-    ):
-        if n not in (0, len(names)):
-            raise InputError(f"{what} were given for {len(names)} images")
-    if truth is not None and truth.ndim == 2:
-        several = (truth != NO_LABEL).sum(dim=1) > 1
-        mixed = next((i for i, own in enumerate(boxes) if len(own) and several[i]), None)
-        if mixed is not None:
-            raise InputError(
-                f"boxes has boxes for {names[mixed]!r}, which has several true labels; give the boxes of each label in objects"
-            )
-    checked = [
-        {label_index(label, outputs): inputs.checked_boxes(places, name) for label, places in own.items()}
-        for own, name in zip(objects, names, strict=False)
-    ]
-    return [inputs.checked_boxes(own, name) for own, name in zip(boxes, names, strict=False)], checked

@@ -23,7 +23,8 @@ from proofmap.core.labels import LabelRule, label_array, truth_table
 from proofmap.core.progress import CallbackTask, Progress, ProgressTask
 from proofmap.core.version import environment
 from proofmap.data.loader import load_listed
-from proofmap.loop import Row, Subjects, judge_blocks
+from proofmap.data.subjects import Subjects
+from proofmap.loop import Row, judge_blocks
 from proofmap.plugins.failures import exit_as_error
 from proofmap.study.opened import OpenStudy, open_study
 from proofmap.study.store import ImageRow, StoreError, read_maps
@@ -145,6 +146,7 @@ class Worker:
                 ),
                 truth_table([subject.true_labels for subject in judged]),
                 objects=loaded.objects,
+                rule=self._rule,
             )
             maps = self._stored(unit, [subject.name for subject in judged])
             if maps is not None:
@@ -156,7 +158,6 @@ class Worker:
                 {unit.method: self.opened.methods[unit.method]},
                 {name: self.opened.metrics[name] for name in unit.metrics},
                 [subjects],
-                rule=self._rule,
                 maps=maps,
                 keep_maps=len(subjects) if self.opened.study.maps != "none" and maps is None else 0,
                 curves=unit.curves,
