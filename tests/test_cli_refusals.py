@@ -110,7 +110,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("evaluate", "--data", "photos", *MODEL, "--threads", "100000"), "Invalid value for '--threads'"),
         (("evaluate", "--data", "photos", *MODEL, "--batch-size", "0"), "Invalid value for '--batch-size'"),
         (("evaluate", "--data", "photos", *MODEL, "--number", "0"), "Invalid value for '--number'"),
-        (("evaluate", "--data", "photos", *MODEL, "--out", "x" * 300), "a name of 300 bytes"),
+        (("evaluate", "--data", "photos", *MODEL, "--out", "x" * 300), "cannot be made: File name too long"),
         (
             ("evaluate", "--data", "photos", *MODEL, "--fit", "stretch"),
             "'stretch' is not one of crop, pad, squash",

@@ -25,7 +25,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import nan
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -46,6 +48,7 @@ from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import MethodResult
 from proofmap.results.sharing import shared, without_folders
 from proofmap.results.statistics import score_numbers
+from proofmap.results.tables import number
 from proofmap.study import Run, run_study
 from proofmap.study.watchers import ProgressFile
 
@@ -204,7 +207,29 @@ def score_tables(evaluation: Evaluation, settings: Mapping[str, Any]) -> list[Pa
             row: {name: cells[metric] for name in names if metric in cells} for row, cells in paper.items()
         }
         made.append(_table(evaluation, f"{metric}: {title}", headers, printed))
-    return made
+    return [*made, _distances(evaluation, settings)] if several and paper else made
+
+
+def _distances(evaluation: Evaluation, settings: Mapping[str, Any]) -> PaperTable:
+    """A table of how far the scores at each pair of thresholds are from the printed numbers, on average over the printed rows. Rows that read
+    one printed row in several ways, such as "Gradient" and "Gradient, unsigned", count once together."""
+    several, paper = by_epsilons(settings), settings["paper"]
+    rows, records = [], []
+    for place, (preset, pair) in enumerate(settings["epsilons"].items()):
+        values: dict[str, float] = dict(pair)
+        for metric, names in several.items():
+            away: dict[str, list[float]] = {}
+            for result in evaluation.results:
+                if metric in (cells := paper.get(result.name, {})):
+                    first = result.name.partition(",")[0]
+                    gap = abs(result.score(names[place]).value - cells[metric])
+                    away.setdefault(first if first in paper else result.name, []).append(gap)
+            values[f"{metric}, mean of {len(away)}"] = fmean(map(fmean, away.values())) if away else nan
+        rows.append((preset, *map(number, values.values())))
+        records.append({"thresholds": preset, **values})
+    return PaperTable(
+        "How far from the printed numbers each pair of thresholds is", tuple(records[0]), rows, records
+    )
 
 
 def _table(

@@ -131,7 +131,7 @@ class Manifest:
     @classmethod
     def find(cls, folder: Path) -> Manifest | None:
         """The manifest of the run in this folder, or None if there is no run."""
-        return cls.read(folder) if (folder / FILE).exists() else None
+        return cls.read(folder) if os.path.exists(folder / FILE) else None
 
     def write(self, folder: Path) -> None:
         """Write the manifest to its file in the run directory, unless the file has this content already."""
