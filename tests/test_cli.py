@@ -184,7 +184,7 @@ def test_a_method_that_a_net_cannot_have_is_refused_before_any_time_is_told(
     def too_early(*given: object) -> None:
         raise AssertionError("the time was measured before the method was refused")
 
-    monkeypatch.setattr("proofmap.cli.explain.speed_if_slow", too_early)
+    monkeypatch.setattr("proofmap.cli.explain.measure_speed", too_early)
     assert run(monkeypatch, "explain", "photos/photo0.png", *MODEL, "--method", method) == 2
     assert "the package has no masker of the kind dabkowski" in capsys.readouterr().err
     assert not (folder / "proofs").exists()

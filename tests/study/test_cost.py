@@ -18,7 +18,7 @@ from proofmap.cli.evaluate import preview_text
 from proofmap.models import registry
 from proofmap.session import Session
 from proofmap.study import planning as cost
-from proofmap.study.planning import Cost, Expected, Plan, Speed, expected_cost, measure_speed, speed_if_slow
+from proofmap.study.planning import Cost, Expected, Plan, Speed, expected_cost, measure_speed
 from proofmap.study.preview import preview
 from tests.docs.pages import tiny_model, write_photos
 from tests.study.studies import toy_study
@@ -43,7 +43,7 @@ def test_the_expected_passes_are_those_that_are_made(monkeypatch: pytest.MonkeyP
 
 
 class Clock:
-    """Takes the place of the module ``time``; it stands still unless a net moves it."""
+    """Takes the place of the module ``time``; it hardly moves unless a net moves it."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -52,6 +52,7 @@ class Clock:
         return self  # a copy of the net moves the same clock
 
     def perf_counter(self) -> float:
+        self.now += 1e-9
         return self.now
 
 
@@ -77,10 +78,10 @@ class Slow(nn.Module):
 
 def test_the_rate_is_that_of_the_net_and_gradients_are_tried_only_where_they_are_needed(clock: Clock) -> None:
     f, tally = counted_classifier(Slow(clock))
-    speed = measure_speed(f, Cost(forward=400, gradient=400), quick=True)
+    speed = measure_speed(f, Cost(forward=400, gradient=400))
     assert speed.gradient == pytest.approx(100) and speed.forward == pytest.approx(100)
     assert tally.images < 60  # some percent of 800
-    with_none = measure_speed(f, Cost(forward=400), quick=True)
+    with_none = measure_speed(f, Cost(forward=400))
     assert math.isinf(with_none.gradient) and "gradient" not in str(with_none)
 
 
@@ -106,14 +107,14 @@ def test_gradients_are_measured_in_batches_of_the_size_that_units_give(
     at_once: int | None, taken: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     f, sizes = noted_batches(monkeypatch)
-    measure_speed(f, Cost(forward=400, gradient=400), at_once)
+    measure_speed(f, Cost(forward=4000, gradient=4000), at_once)
     assert sizes[0] == 16 and sizes[-1] == taken
 
 
 def test_a_batch_that_does_not_fit_in_memory_is_halved(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measuring the speed ended runs on a GPU that others had filled."""
     f, sizes = noted_batches(monkeypatch, most=5)
-    assert measure_speed(f, Cost(forward=400)).forward > 0
+    assert measure_speed(f, Cost(forward=4000)).forward > 0
     assert sizes[:3] == [16, 8, 4] and set(sizes[3:]) == {4}
 
 
@@ -127,9 +128,10 @@ def test_a_unit_gives_two_composites_of_each_pair_to_a_batch() -> None:
 
 def test_short_work_is_not_worth_a_word_and_long_work_is(clock: Clock) -> None:
     f, tally = counted_classifier(Slow(clock))
-    assert speed_if_slow(f, Expected(Cost(forward=100))) is None and tally.images < 10
-    speed = speed_if_slow(f, Expected(Cost(forward=10_000)))
-    assert speed is not None and speed.seconds(Cost(forward=10_000)) == pytest.approx(100)
+    short, long = Expected(Cost(forward=100)), Expected(Cost(forward=10_000))
+    assert not short.is_long(measure_speed(f, short.known)) and tally.images < 10
+    speed = measure_speed(f, long.known)
+    assert long.is_long(speed) and speed.seconds(long.known) == pytest.approx(100)
 
 
 def test_the_known_part_of_the_time_is_told_with_what_is_not_known(tmp_path: Path) -> None:
@@ -179,7 +181,8 @@ def test_the_time_is_told_before_the_work_where_it_is_long(
     run(monkeypatch, *command)  # in no time at all
     assert "passes/s forward" not in capsys.readouterr().err
     monkeypatch.setattr(cost, "WORTH_REPORTING", 0.0)
-    monkeypatch.setattr(cost, "measure_speed", lambda *_, **__: Speed(1e6, 1e6))
+    for place in ("cli.explain", "study.run"):
+        monkeypatch.setattr(f"proofmap.{place}.measure_speed", lambda *_: Speed(1e6, 1e6))
     run(monkeypatch, *command, "--out", "again")
     told = capsys.readouterr().err
     assert "about 0 s (" in told and "with gradient, measured now)" in told
@@ -203,7 +206,7 @@ DEMO = ("demo", "--methods", "gradient,random", "-q")
 
 
 def test_a_demo_on_a_usual_machine_is_complete(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "measure_speed", lambda *_, **__: Speed(1e6, 1e6))
+    monkeypatch.setattr(demo, "measure_speed", lambda *_: Speed(1e6, 1e6))
     run(monkeypatch, *DEMO)
     found = json.loads((folder / "demo" / "evaluation.json").read_text())
     assert found["images"] == ["cat", "rocket", "coffee", "motorcycle", "astronaut"]
@@ -220,7 +223,7 @@ def test_a_demo_on_a_usual_machine_is_complete(folder: Path, monkeypatch: pytest
 def test_a_demo_on_a_slow_machine_says_what_it_cut(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(demo, "measure_speed", lambda *_, **__: Speed(3.5, 1.0))
+    monkeypatch.setattr(demo, "measure_speed", lambda *_: Speed(3.5, 1.0))
     run(monkeypatch, *DEMO)
     told = capsys.readouterr()
     found = json.loads((folder / "demo" / "evaluation.json").read_text())

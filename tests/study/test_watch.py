@@ -117,39 +117,6 @@ def test_no_time_is_told_that_is_not_known(status: Status) -> None:
     assert status.seconds_left is None
 
 
-def test_time_left_is_a_range_from_the_rates_so_far_and_what_was_expected_before() -> None:
-    """100,890 passes are left: 171 s at the 590 per second so far; 900 s were expected, 9 are over."""
-    so_far = (106_200 - 5310) / 590
-    assert RUNNING.seconds_left_range == (so_far, so_far)
-    expected = replace(RUNNING, seconds_expected=900.0)
-    assert expected.seconds_left_range == pytest.approx((so_far, 891.0))
-    assert "3 to 15 min left" in str(expected) and "3 min left" in str(RUNNING)
-    apart = replace(RUNNING, passes_done=53_800, seconds=84.1, seconds_expected=7764.1)
-    assert ", up to 2 h 8 min left, " in str(apart)  # not 82 s to 2 h 8 min
-    late = replace(RUNNING, seconds_expected=5.0)  # taken longer than was expected: the rate alone counts
-    assert late.seconds_left_range == pytest.approx((so_far, so_far))
-    over = replace(expected, passes_done=106_200)
-    assert over.seconds_left_range == (0, 0)
-
-
-def test_a_run_whose_slow_passes_come_last_corrects_its_time_left(tmp_path: Path) -> None:
-    """Cheap passes first: 1,000 in 10 s. Then one per second. The rate so far alone says 8 s where 280 are left."""
-    now = 0.0
-    tally = Tally("cpu", clock=lambda: now)
-    with Store(tmp_path, write=True) as store:
-        tally.start(store, 4, 4, 1_300, seconds=310.0)
-    ranges = []
-    for seconds, passes in [(10.0, 1_000), (20.0, 20), (60.0, 60), (120.0, 120), (90.0, 90)]:
-        now += seconds
-        tally.advance(passes)
-        ranges.append(tally.status.seconds_left_range)
-    truth = [300.0, 280.0, 220.0, 100.0, 10.0]
-    assert all(found is not None for found in ranges)
-    for left, found in zip(truth, ranges, strict=True):
-        assert found is not None and found[0] <= left <= found[1] + 1e-9, (left, found)
-    assert ranges[0] == pytest.approx((3.0, 300.0)) and ranges[-1] == pytest.approx((2.33, 10.0), rel=0.01)
-
-
 # Watchers together.
 
 

@@ -182,7 +182,7 @@ def demo(
     def cost(photos: int) -> Cost:
         return expected_cost(Session(classifier), chosen, default_metrics(), photos, number_of_labels).known
 
-    speed = measure_speed(classifier, cost(len(dataset)), quick=True)
+    speed = measure_speed(classifier, cost(len(dataset)))
     number = len(dataset)
     while number > 1 and OVERHEAD * speed.seconds(cost(number)) > 60 * minutes:
         number -= 1

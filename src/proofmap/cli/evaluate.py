@@ -355,7 +355,7 @@ def _print_plan(plan: Plan) -> None:
         f"{counted(plan.images, plan.item)} x {counted(plan.labels_per_image, 'label')} x {counted(len(plan.methods), 'method')}: "
         f"{counted(left, 'unit')} to do{done}{passes}",
     )
-    if plan.speed is not None:
+    if plan.speed is not None and plan.expected.is_long(plan.speed):
         stderr.print(plan.expected.time_text(plan.speed))
 
 

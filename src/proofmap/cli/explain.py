@@ -40,7 +40,7 @@ from proofmap.results.fill_alone import fill_notes, other_fill
 from proofmap.results.notes import distractor_notes
 from proofmap.results.proof_shape import percent
 from proofmap.study.opened import open_net, open_study_data
-from proofmap.study.planning import expected_cost, expected_labels, speed_if_slow
+from proofmap.study.planning import expected_cost, expected_labels, measure_speed
 
 _MOST_TEXTS, _MOST_LABELS = 5, 8
 
@@ -194,8 +194,8 @@ def explain(
         number = expected_labels(judge.rule, classifier)
         metrics = list(opened.metrics.values())
         expected = expected_cost(opened.session, chosen, metrics, len(block.indices), number)
-        speed = speed_if_slow(classifier, expected)
-        if speed is not None:
+        speed = measure_speed(classifier, expected.known)
+        if expected.is_long(speed):
             stderr.print(expected.time_text(speed))
     names = [data.names[i] if text or is_data else Path(data.names[i]).stem for i in block.indices]
     judge.update(block.images, names=names)

@@ -37,7 +37,7 @@ WORTH_REPORTING = 10.0
 SLOWER = 3.0
 """An estimate is a range. Its upper end is this many times the time at the measured rates. The rates are measured briefly and without the
 work between passes, and other work may begin on the machine later."""
-_SHARE = 0.03  # of the work's time, for a quick measurement
+_SHARE = 0.03  # of the work's time, for the measurement
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,10 @@ class Expected:
 
     known: Cost
     unknown: tuple[str, ...] = ()
+
+    def is_long(self, speed: Speed) -> bool:
+        """Whether the known passes take so long at this speed that it is worth saying."""
+        return speed.seconds(self.known) >= WORTH_REPORTING
 
     def time_text(self, speed: Speed) -> str:
         """A text with the time at this speed, and the time if the machine is slower (:data:`SLOWER`).
@@ -147,13 +151,12 @@ def _rate(rate: float) -> str:
     return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
 
 
-def measure_speed(
-    classifier: Classifier, cost: Cost, at_once: int | None = None, *, quick: bool = False
-) -> Speed:
-    """Run full batches for about a second, after one to warm up, and return the rate of the batch with the median time.
+def measure_speed(classifier: Classifier, cost: Cost, at_once: int | None = None) -> Speed:
+    """Run batches for a few percent of the time that the passes in ``cost`` would take, at most for about a second, and return the rate of
+    the batch with the median time.
 
-    Batches with gradient have at most ``at_once`` images. A batch that does not fit in memory is halved. With ``quick``, batches are smaller,
-    and the measurement stops after a few percent of the time that the passes in ``cost`` would take.
+    Batches are full where there are passes enough. Those with gradient have at most ``at_once`` images. A batch that does not fit in memory
+    is halved.
     """
     fast = classifier.frozen()
 
@@ -173,7 +176,7 @@ def measure_speed(
             torch.mps.synchronize()
 
     def rate(run: Callable[[int], None], size: int, passes: int) -> float:
-        size = max(1, min(size, passes // 100)) if quick else size
+        size = max(1, min(size, passes // 100))
         seconds: list[float] = []
         enough = MEASURED
         while len(seconds) < 4 or sum(seconds[1:]) < enough:
@@ -187,8 +190,7 @@ def measure_speed(
                 continue
             wait()
             seconds.append(time.perf_counter() - began)
-            if quick:
-                enough = min(MEASURED, _SHARE * seconds[-1] * passes / size)
+            enough = min(MEASURED, _SHARE * seconds[-1] * passes / size)
         # the first batch of a size is slow (kernels are chosen), and others where something else ran beside it
         return size / statistics.median(seconds[1:])
 
@@ -196,23 +198,6 @@ def measure_speed(
     sizes[1] = min(sizes[1], at_once or sizes[1])
     found = Speed(rate(forward, sizes[0], cost.forward))
     return Speed(found.forward, rate(gradient, sizes[1], cost.gradient)) if cost.gradient else found
-
-
-def speed_if_slow(classifier: Classifier, expected: Expected, at_once: int | None = None) -> Speed | None:
-    """The measured speed if the work takes at least :data:`WORTH_REPORTING` seconds, otherwise None.
-
-    For short work, two passes usually suffice to see that it is short, and the speed is not measured.
-    """
-    fast, cost = classifier.frozen(), expected.known
-    times = []
-    for _ in range(2):  # the first one is slow
-        began = time.perf_counter()
-        fast.probabilities(fast.blank(1))
-        times.append(time.perf_counter() - began)
-    if times[1] * (cost.forward + 4 * cost.gradient) < WORTH_REPORTING:  # batches are faster still
-        return None
-    speed = measure_speed(classifier, cost, at_once, quick=True)
-    return speed if speed.seconds(cost) >= WORTH_REPORTING else None
 
 
 # ---- time in words ------------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ from proofmap.study.executor import Executor, LocalExecutor, Lost
 from proofmap.study.lock import remove_run, run_folder
 from proofmap.study.manifest import Manifest, Registered
 from proofmap.study.opened import OpenStudy, dataset_settings, open_study
-from proofmap.study.planning import Plan, Work, make_plan, speed_if_slow, work_of
+from proofmap.study.planning import Plan, Work, make_plan, measure_speed, work_of
 from proofmap.study.resume import (
     changed_settings,
     failed_units,
@@ -257,14 +257,13 @@ class _Run:
         )
         plan = self._plan(images, work)
         _check_disk_space(self.folder, plan)
-        speed = None
         if self.on_plan is not None:
-            here = work.waiting and isinstance(self.executor, LocalExecutor)
-            speed = speed_if_slow(self.opened.classifier, plan.expected, plan.at_once) if here else None
-            self.on_plan(replace(plan, speed=speed))
+            if work.waiting and isinstance(self.executor, LocalExecutor):
+                speed = measure_speed(self.opened.classifier, plan.expected.known, plan.at_once)
+                plan = replace(plan, speed=speed)
+            self.on_plan(plan)
         passes = None if plan.cost is None else plan.cost.passes
-        seconds = None if speed is None else speed.seconds(plan.expected.known)
-        self.tally.start(self.store, work.units, len(work.waiting), passes, seconds)
+        self.tally.start(self.store, work.units, len(work.waiting), passes)
         if work.waiting:
             self._save(replace(self.manifest, run_scores=()))  # they would no longer be about all of the run
         finished: set[tuple[str, int]] = set()

@@ -27,7 +27,7 @@ from proofmap.core.files import write_text
 from proofmap.core.progress import seconds_between_lines
 from proofmap.core.text import counted, one_line
 from proofmap.plugins.failures import exit_as_error
-from proofmap.study.planning import duration, duration_range
+from proofmap.study.planning import duration
 from proofmap.study.store import Store
 from proofmap.study.unit import PassCounter, Unit, UnitResult
 
@@ -60,8 +60,6 @@ class Status:
     """Number of passes that this run will need; None if a method does not report its passes."""
     seconds: float = 0.0
     """Seconds since this run began."""
-    seconds_expected: float | None = None
-    """Expected duration of the run, estimated before the work began from the rates of passes with and without gradient."""
     scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Method -> metric -> mean over the images so far."""
     images: Mapping[str, int] = field(default_factory=dict)
@@ -88,26 +86,6 @@ class Status:
         over = ended - self.units_before
         return (self.units_total - ended) * self.seconds / over if over > 0 else None
 
-    @property
-    def seconds_left_range(self) -> tuple[float, float] | None:
-        """The shortest and the longest plausible number of seconds left; None while unknown.
-
-        Passes with gradient take longer and may come last. So the longest estimate is never less than the time expected before the run
-        minus the time used so far.
-
-        >>> Status(
-        ...     state="running", passes_done=100, passes_total=300, seconds=10.0, seconds_expected=70.0
-        ... ).seconds_left_range
-        (20.0, 60.0)
-        """
-        left = self.seconds_left
-        if left is None or self.state != "running":
-            return None if left is None else (left, left)
-        is_over = self.passes_total is not None and self.passes_done >= self.passes_total
-        if self.seconds_expected is None or is_over:
-            return left, left
-        return left, max(left, self.seconds_expected - self.seconds)
-
     def __str__(self) -> str:
         """The status as one line of text.
 
@@ -120,7 +98,7 @@ class Status:
         >>> print(Status(state="failed", seconds=1))
         failed while looking at the data
         """
-        left, rate, running = self.seconds_left_range, self.passes_per_second, self.state == "running"
+        left, rate, running = self.seconds_left, self.passes_per_second, self.state == "running"
         if self.state == "surveying":
             return f"surveying: {self.last or 'looking at the data'}"
         if self.state == "failed" and not self.units_total:
@@ -130,18 +108,9 @@ class Status:
         parts += [f"{self.units_failed} failed"] if self.units_failed else []
         parts += [f"{self.units_before} from before"] if self.units_before else []
         parts += [f"{counted(self.passes_done, 'pass')}, {rate:,.0f}/s"] if rate is not None else []
-        parts += [_time_left(*left)] if running and left is not None else []
+        parts += [f"{duration(left)} left"] if running and left is not None else []
         parts += [f"last: {self.last}"] if running and self.last else [f"{duration(self.seconds)} in all"]
         return ", ".join(parts)
-
-
-def _time_left(low: float, high: float) -> str:
-    """An estimate of the time left as text. Ends that are far apart are no range to plan with: then only the upper one is given.
-
-    >>> _time_left(125, 290), _time_left(82, 7680)
-    ('2 to 5 min left', 'up to 2 h 8 min left')
-    """
-    return f"up to {duration(high)} left" if high > 10 * low else f"{duration_range(low, high)} left"
 
 
 # ---- watchers -------------------------------------------------------------------------------------------------
@@ -362,13 +331,11 @@ class Tally(PassCounter):
         self._sums: dict[str, dict[str, tuple[float, int]]] = {}
         self._images: Counter[str] = Counter()
 
-    def start(
-        self, store: Store, units: int, waiting: int, passes: int | None, seconds: float | None = None
-    ) -> None:
+    def start(self, store: Store, units: int, waiting: int, passes: int | None) -> None:
         """Start counting from the results that earlier runs have stored.
 
-        ``units`` is the number of all units and ``waiting`` the number of remaining ones. ``passes`` and ``seconds`` are the expected cost
-        and time of the remaining work, None if unknown.
+        ``units`` is the number of all units and ``waiting`` the number of remaining ones. ``passes`` is the expected cost
+        of the remaining work, None if unknown.
         """
         self._sums, self._images = store.means()
         self._status = replace(
@@ -379,7 +346,6 @@ class Tally(PassCounter):
             units_before=units - waiting,
             units_done=units - waiting,
             passes_total=passes,
-            seconds_expected=None if seconds is None else self.clock() - self._began + seconds,
         )
         self.tell()
 
