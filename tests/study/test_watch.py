@@ -19,7 +19,6 @@ from rich.console import Console
 from proofmap.core.errors import InputError
 from proofmap.core.progress import EVERY
 from proofmap.study import watchers as views
-from proofmap.study.store import Store
 from proofmap.study.watchers import (
     LiveView,
     PlainLines,
