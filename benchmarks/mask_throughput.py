@@ -18,6 +18,7 @@ from _timing import timed
 
 import proofmap as pm
 from proofmap.cli import run_script
+from proofmap.methods.masks.belief import BeliefMask
 
 
 def plain_loop(
@@ -45,8 +46,8 @@ def belief_rate(f: pm.Classifier, images: torch.Tensor, args: argparse.Namespace
     f.fix_batches(batch, batch)
     images = images[: 64 if cuda else 1]
     labels, compiled = f.top(images, 5), cuda and not args.no_compile
-    method = pm.BeliefMask(passes=passes, smoothness=0.03, compile=compiled)
-    pm.BeliefMask(passes=9, compile=compiled)(f, images, labels)
+    method = BeliefMask(passes=passes, smoothness=0.03, compile=compiled)
+    BeliefMask(passes=9, compile=compiled)(f, images, labels)
     _, seconds = timed(lambda: method(f, images, labels))
     return labels.numel() * method.steps * len(method.fills) / seconds
 

@@ -12,7 +12,7 @@ import time
 import torch
 
 import proofmap as pm
-from proofmap.methods import RISE
+from proofmap.methods.perturbation.rise import RISE
 from proofmap.session import Session
 
 

@@ -14,6 +14,8 @@ import proofmap as pm
 from benchmarks.maskers.train import train_masker
 from proofmap.core import streams
 from proofmap.core.batching import BatchSizeWarning
+from proofmap.fills import Noise
+from proofmap.methods.controls import TopLabel
 from proofmap.metrics.axioms import check_axioms
 from proofmap.testing.nets import token_net
 from tests.sessions import bound
@@ -67,7 +69,7 @@ def test_every_method_and_score_agrees_with_the_cpu() -> None:
         pm.LearnedMask(steps=5, scale=2, fill=distractors),
         pm.LearnedMask(steps=5, scale=2, fill="blur", masks=2),
         *map(pm.make_method, (*BACKWARD, "grad-cam", "random", "centered-gaussian")),
-        pm.TopLabel(of="grad-cam"),
+        TopLabel(of="grad-cam"),
         *map(pm.make_method, PERTURBATION),
         *map(pm.make_method, ("edges", "inverse:gradient", "blurred:grad-cam")),
     ]
@@ -176,7 +178,7 @@ def test_every_measure_agrees_with_the_cpu() -> None:
 
 def test_random_fills_draw_the_same_backgrounds_on_both_devices() -> None:
     images, keys = pixels(2, 16), torch.tensor([1, 2])
-    for fill in (pm.Noise(), pm.Images(source=pixels(8, 16, seed=9), size=8, crop="none")):
+    for fill in (Noise(), pm.Images(source=pixels(8, 16, seed=9), size=8, crop="none")):
         on_cpu, on_gpu = (bound(fill, classifier(d))(images.to(d), keys.to(d)).cpu() for d in ("cpu", "cuda"))
         assert torch.allclose(on_cpu, on_gpu, atol=1e-5)
 

@@ -26,7 +26,8 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError, ModelError, NotWritable
 from proofmap.fills import Blur, Gray, Images, Noise
 from proofmap.judging import evaluate, explain
-from proofmap.methods import LearnedMask, Method, Random, TopLabel, make_method
+from proofmap.methods import LearnedMask, Method, make_method
+from proofmap.methods.controls import Random, TopLabel
 from proofmap.metrics import (
     Completeness,
     Insertion,

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 import proofmap as pm
+from proofmap.core.errors import ModelError
 from proofmap.data.folders import image_folder
 from proofmap.data.loader import load_blocks
 from proofmap.fills import Fill
@@ -130,7 +131,7 @@ def test_a_net_that_exits_is_named_when_it_is_first_tried_and_later() -> None:
     net.on = True
     with pytest.raises(pm.InputError, match=r"sys\.exit\(3\) was called"):
         pm.evaluate(classifier, pixels(1, 8), methods=["random"])
-    with pytest.raises(pm.ModelError, match=r"the net fails on two .*sys\.exit\(3\) was called"):
+    with pytest.raises(ModelError, match=r"the net fails on two .*sys\.exit\(3\) was called"):
         pm.Classifier(net, size=8)
 
 

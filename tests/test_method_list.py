@@ -8,7 +8,9 @@ from typing import ClassVar
 import pytest
 
 from proofmap.cli.plugin_list import methods_by_family, plugin_list
-from proofmap.methods import METHODS, Cost, Gradient, GradientInput, Method, Random, TopLabel
+from proofmap.methods import METHODS, Cost, Method
+from proofmap.methods.controls import Random, TopLabel
+from proofmap.methods.gradients.plain import Gradient, GradientInput
 from proofmap.methods.method import FAMILIES, passes_text
 from tests.command import run
 

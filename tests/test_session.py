@@ -11,7 +11,8 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.fills import Images
-from proofmap.methods import Inverse, Method, TopLabel, make_method
+from proofmap.methods import Method, make_method
+from proofmap.methods.controls import Inverse, TopLabel
 from proofmap.metrics import Judged, Metric
 from proofmap.session import Session
 from proofmap.testing.nets import TEXT, classifier_of, values

@@ -17,7 +17,7 @@ from proofmap.core.inputs import Text
 from proofmap.data.folders import image_folder
 from proofmap.data.subjects import Subjects
 from proofmap.loop import judge_blocks
-from proofmap.methods import Random
+from proofmap.methods.controls import Random
 from proofmap.metrics import Insertion
 from proofmap.study.opened import open_study, prepare_study
 from proofmap.study.store import ImageRow

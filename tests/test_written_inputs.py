@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.fills import Fill, Gray
-from proofmap.methods import Occlusion
 from proofmap.methods.controls import Wrapper
+from proofmap.methods.perturbation.rise import Occlusion
 from proofmap.metrics import Game, Insertion, InsertionGame, Judged, Metric, RunMetric, RunValue, RunValues
 from proofmap.metrics.targets import Logit, Target
 from proofmap.plugins.settings import required

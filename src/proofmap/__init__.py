@@ -17,21 +17,12 @@ if TYPE_CHECKING:
     from proofmap.checking import sanity_checks
     from proofmap.classifier import Classifier
     from proofmap.core.allocator import keep_memory
-    from proofmap.core.errors import InputError, MissingExtra, ModelError, ProofmapError
+    from proofmap.core.errors import InputError, ProofmapError
     from proofmap.data.photos import load_images
-    from proofmap.fills import Blur, Fill, Gray, Images, Noise
+    from proofmap.fills import Fill, Gray, Images
     from proofmap.judging import Judge, evaluate, explain
-    from proofmap.methods import METHODS, BeliefMask, LearnedMask, Method, TopLabel, make_method, per_label
-    from proofmap.metrics import (
-        METRICS,
-        Curves,
-        Metric,
-        default_metrics,
-        deletion,
-        insertion,
-        make_game,
-        make_metric,
-    )
+    from proofmap.methods import LearnedMask, Method, make_method, per_label
+    from proofmap.metrics import Curves, Metric, default_metrics, deletion, insertion, make_game, make_metric
     from proofmap.models import list_models, load_classifier
     from proofmap.report.figures import draw_figure, figures_of
     from proofmap.report.html import write_report
@@ -39,7 +30,6 @@ if TYPE_CHECKING:
     from proofmap.results.compare import compare
     from proofmap.results.evaluation import Evaluation, Proof
     from proofmap.results.label_matrix import label_matrices
-    from proofmap.results.records import MethodResult
     from proofmap.results.statistics import Score
     from proofmap.study import Run, Selection, Study, run_study
 
@@ -52,12 +42,12 @@ __getattr__, __dir__ = lazy_names(
         "checking": "sanity_checks",
         "classifier": "Classifier",
         "core.allocator": "keep_memory",
-        "core.errors": "InputError MissingExtra ModelError ProofmapError",
+        "core.errors": "InputError ProofmapError",
         "data.photos": "load_images",
-        "fills": "Blur Fill Gray Images Noise",
+        "fills": "Fill Gray Images",
         "judging": "Judge evaluate explain",
-        "methods": "BeliefMask LearnedMask METHODS Method TopLabel make_method per_label",
-        "metrics": "Curves METRICS Metric default_metrics deletion insertion make_game make_metric",
+        "methods": "LearnedMask Method make_method per_label",
+        "metrics": "Curves Metric default_metrics deletion insertion make_game make_metric",
         "models": "list_models load_classifier",
         "report.figures": "draw_figure figures_of",
         "report.html": "write_report",
@@ -65,7 +55,6 @@ __getattr__, __dir__ = lazy_names(
         "results.compare": "compare",
         "results.evaluation": "Evaluation Proof",
         "results.label_matrix": "label_matrices",
-        "results.records": "MethodResult",
         "results.statistics": "Score",
         "study": "Run Selection Study run_study",
     },
@@ -73,10 +62,6 @@ __getattr__, __dir__ = lazy_names(
 
 __all__ = [
     "__version__",
-    "METHODS",
-    "METRICS",
-    "BeliefMask",
-    "Blur",
     "Classifier",
     "Curves",
     "Evaluation",
@@ -87,18 +72,13 @@ __all__ = [
     "Judge",
     "LearnedMask",
     "Method",
-    "MethodResult",
     "Metric",
-    "MissingExtra",
-    "ModelError",
-    "Noise",
     "Proof",
     "ProofmapError",
     "Run",
     "Score",
     "Selection",
     "Study",
-    "TopLabel",
     "audit",
     "compare",
     "default_metrics",

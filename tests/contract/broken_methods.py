@@ -9,7 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proofmap.methods import Gradient, Method, Random
+from proofmap.methods import Method
+from proofmap.methods.controls import Random
+from proofmap.methods.gradients.plain import Gradient
 from proofmap.session import Session
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from proofmap.methods import Gradient
+from proofmap.methods.gradients.plain import Gradient
 from proofmap.testing import (
     Contract,
     check_dataset,

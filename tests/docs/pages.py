@@ -16,7 +16,8 @@ from torch import nn
 
 from proofmap.data import distractors
 from proofmap.data.distractors import Distractors, Pool
-from proofmap.methods import BeliefMask, LearnedMask
+from proofmap.methods import LearnedMask
+from proofmap.methods.masks.belief import BeliefMask
 from proofmap.metrics import METRICS
 from proofmap.models import registry
 from proofmap.models.weights import OwnNet

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 import proofmap as pm
+from proofmap.results.records import MethodResult
 
 RECORDS = Path(__file__).parent / "records"
 DIGITS = 7
@@ -50,7 +51,7 @@ def seen_from(maps: Tensor, views: int = 3) -> Tensor:
     return torch.cat([flat @ weights / largest.clamp_min(1e-30), largest], dim=2)
 
 
-def of_method(result: pm.MethodResult, *, curves: bool = False) -> dict[str, Any]:
+def of_method(result: MethodResult, *, curves: bool = False) -> dict[str, Any]:
     """What is recorded of a method: its maps, values and curves, and its settings."""
     found: dict[str, Any] = {
         "settings": result.settings,

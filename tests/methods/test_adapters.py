@@ -22,9 +22,11 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError, MissingExtra
 from proofmap.core.inputs import Rows, Series
 from proofmap.core.progress import Progress, ProgressTask
-from proofmap.methods import Captum, FromFunction, FromObject, make_method, per_label
+from proofmap.methods import FromObject, make_method, per_label
+from proofmap.methods.adapters.captum import Captum
 from proofmap.methods.adapters.library import parameters
 from proofmap.methods.controls import Inverse
+from proofmap.methods.from_function import FromFunction
 from proofmap.plugins.specs import split_specs
 from proofmap.testing.nets import MEAN, conv_classifier, conv_net, pixels
 from tests.sessions import bound

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.methods import AttentionRollout, Chefer, make_method
-from proofmap.methods.attention import find_tokens
+from proofmap.methods import make_method
+from proofmap.methods.attention import AttentionRollout, Chefer, find_tokens
 from proofmap.methods.probe import AttentionMaps, Grid
 from proofmap.models.cifar_vit import CifarViT
 from proofmap.testing.nets import PatchNet, token_net

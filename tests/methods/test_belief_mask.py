@@ -22,9 +22,11 @@ from proofmap.core.inputs import Inputs, Pictures, Rows, Series
 from proofmap.core.progress import Progress
 from proofmap.core.ranking import keep_top
 from proofmap.fills import Blur, Gray, Images, Noise
-from proofmap.methods import BeliefMask, GradCAM, LearnedMask, make_method
+from proofmap.methods import LearnedMask, make_method
+from proofmap.methods.cams import GradCAM
 from proofmap.methods.grids import enlarged, upsampling
 from proofmap.methods.masks import belief_problem
+from proofmap.methods.masks.belief import BeliefMask
 from proofmap.methods.masks.belief_problem import (
     BeliefProblem,
     ClosingFit,

@@ -16,8 +16,10 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Rows
 from proofmap.fills import Noise
-from proofmap.methods import BeliefOrder, GreedyInsertion, Random
+from proofmap.methods.controls import Random
+from proofmap.methods.perturbation.additive import GreedyInsertion
 from proofmap.methods.perturbation.belief_order import (
+    BeliefOrder,
     OrderSearch,
     _deviation,
     best_orders,

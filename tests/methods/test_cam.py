@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.methods import GradCAM
-from proofmap.methods.cams import find_layer
+from proofmap.methods.cams import GradCAM, find_layer
 from proofmap.models.efficientnet_lite import VARIANTS, EfficientNetLite
 from proofmap.models.resnets import CifarResNet
 from tests.sessions import bound

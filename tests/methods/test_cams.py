@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.methods import GradCAM, GradCAMPlusPlus, LayerCAM, ScoreCAM, make_method
-from proofmap.methods.cams import find_layer
+from proofmap.methods import make_method
+from proofmap.methods.cams import GradCAM, GradCAMPlusPlus, LayerCAM, ScoreCAM, find_layer
 from proofmap.methods.probe import Grid, Places, probed
 from proofmap.models.cifar_vit import CifarViT
 from proofmap.testing.nets import PatchNet

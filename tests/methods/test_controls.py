@@ -9,16 +9,9 @@ import torch
 from torch import Tensor
 
 from proofmap.core.errors import InputError
-from proofmap.methods import (
-    Blurred,
-    CenteredGaussian,
-    Edges,
-    GradientInput,
-    Inverse,
-    Random,
-    TopLabel,
-    make_method,
-)
+from proofmap.methods import make_method
+from proofmap.methods.controls import Blurred, CenteredGaussian, Edges, Inverse, Random, TopLabel
+from proofmap.methods.gradients.plain import GradientInput
 from proofmap.testing.nets import ROWS, SERIES, classifier_of, values
 from tests.toys import conv_classifier, linear_classifier, pixels
 

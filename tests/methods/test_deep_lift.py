@@ -17,9 +17,11 @@ from proofmap.core.batching import BatchSizeWarning
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.fills import Fill, make_fill
-from proofmap.methods import DeepLIFT, GradientInput, make_method
+from proofmap.methods import make_method
 from proofmap.methods.gradients.paths import SumRuleWarning, gap
+from proofmap.methods.gradients.plain import GradientInput
 from proofmap.methods.propagation import deep_lift
+from proofmap.methods.propagation.deep_lift import DeepLIFT
 from proofmap.session import Session
 from tests.methods.test_gradients import LABELS, deeper_net, normalised
 from tests.methods.test_lrp import assert_same, classifier, pooled_net, residual_net, rows_classifier

@@ -11,8 +11,7 @@ from torch import Tensor
 from torch.distributions import Bernoulli, kl_divergence
 
 from proofmap.core import streams
-from proofmap.methods import DiffMask
-from proofmap.methods.masks.diffmask import divergence, expected_open, hard_concrete
+from proofmap.methods.masks.diffmask import DiffMask, divergence, expected_open, hard_concrete
 from tests.mask_toys import SIZE, gradient_of, in_and_out, lively, logits_of, patch_task, seated, unnormalised
 from tests.sessions import bound
 from tests.toys import normal, pixels

@@ -14,7 +14,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Series
 from proofmap.core.progress import Progress
-from proofmap.methods import ExtremalPerturbation
+from proofmap.methods.masks.extremal import ExtremalPerturbation
 from tests.mask_toys import SIZE, gradient_of, in_and_out, lively, logits_of, patch_task, seated, unnormalised
 from tests.sessions import bound
 from tests.toys import normal, pixels

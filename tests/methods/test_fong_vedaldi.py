@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from proofmap.core import streams
 from proofmap.fills import Median
-from proofmap.methods import FongVedaldi, make_method
-from proofmap.methods.masks.fong_vedaldi import FongVedaldiProblem
+from proofmap.methods import make_method
+from proofmap.methods.masks.fong_vedaldi import FongVedaldi, FongVedaldiProblem
 from proofmap.methods.masks.method import noise_like
 from tests.mask_toys import SIZE, gradient_of, in_and_out, lively, logits_of, patch_task, seated, unnormalised
 from tests.sessions import bound

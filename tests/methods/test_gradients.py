@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.methods import Gradient, GradientInput
-from proofmap.methods.gradients.plain import Channels, input_gradients
+from proofmap.methods.gradients.plain import Channels, Gradient, GradientInput, input_gradients
 from tests.toys import MEAN, STD, Linear, conv_net, drawn, linear_classifier, pixels
 
 LABELS = torch.tensor([[0, 1, 2, 3]] * 3)

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from proofmap.classifier import Classifier
-from proofmap.methods import GreedyInsertion, Random, Shapley
+from proofmap.methods.controls import Random
+from proofmap.methods.perturbation.additive import GreedyInsertion, Shapley
 from proofmap.methods.perturbation.regions import cut
 from proofmap.metrics import insertion
 from tests.toys import conv_classifier, linear_classifier, pixels

@@ -12,8 +12,7 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Rows
 from proofmap.fills import Images, Noise
-from proofmap.methods import IBA
-from proofmap.methods.masks.iba import Tail, find_bottleneck
+from proofmap.methods.masks.iba import IBA, Tail, find_bottleneck
 from proofmap.methods.masks.method import noise_like
 from tests.mask_toys import SIZE, gradient_of, in_and_out, lively, patch_task, seated
 from tests.sessions import bound

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core import streams
-from proofmap.methods import IGOSPlusPlus
+from proofmap.methods.masks.igos import IGOSPlusPlus
 from proofmap.methods.masks.method import noise_like
 from tests.mask_toys import SIZE, gradient_of, in_and_out, lively, logits_of, patch_task, seated, unnormalised
 from tests.sessions import bound

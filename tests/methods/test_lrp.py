@@ -15,8 +15,9 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Rows
-from proofmap.methods import LRP, ContrastiveLRP, Method, make_method
+from proofmap.methods import Method, make_method
 from proofmap.methods.gradients.paths import SumRuleWarning
+from proofmap.methods.propagation.lrp import LRP, ContrastiveLRP
 from proofmap.models.efficientnet_lite import InvertedResidual
 from proofmap.models.resnets import BasicBlock
 from tests.methods.test_gradients import LABELS, normalised

@@ -15,17 +15,11 @@ from proofmap.classifier import Classifier
 from proofmap.core import registry
 from proofmap.core.errors import InputError
 from proofmap.fills import Blur, Gray, Images, Noise
-from proofmap.methods import (
-    METHODS,
-    FromFunction,
-    GradCAM,
-    Gradient,
-    LearnedMask,
-    Method,
-    Random,
-    TopLabel,
-    make_method,
-)
+from proofmap.methods import METHODS, LearnedMask, Method, make_method
+from proofmap.methods.cams import GradCAM
+from proofmap.methods.controls import Random, TopLabel
+from proofmap.methods.from_function import FromFunction
+from proofmap.methods.gradients.plain import Gradient
 from proofmap.plugins.identity import identity
 from proofmap.plugins.specs import split_specs
 from proofmap.session import Session

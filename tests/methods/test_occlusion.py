@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from proofmap.core.errors import InputError
-from proofmap.methods import Occlusion, make_method
+from proofmap.methods import make_method
+from proofmap.methods.perturbation.rise import Occlusion
 from proofmap.testing.nets import PICTURES, ROWS, SERIES, classifier_of, values
 from tests.sessions import bound
 from tests.toys import conv_classifier, linear_classifier, pixels

@@ -12,9 +12,9 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Rows, Series
-from proofmap.methods import BeliefMask, BeliefOrder
+from proofmap.methods.masks.belief import BeliefMask
 from proofmap.methods.method import Cost
-from proofmap.methods.perturbation.belief_order import OrderSearch, misfit, rounded
+from proofmap.methods.perturbation.belief_order import BeliefOrder, OrderSearch, misfit, rounded
 from proofmap.metrics import insertion
 from tests.methods.test_belief_order import FLOOR, fit, table
 from tests.sessions import bound

@@ -14,9 +14,16 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.progress import ProgressTask
 from proofmap.fills import make_fill
-from proofmap.methods import Gradient, GradientInput, IntegratedGradients, Method, SmoothGrad, make_method
-from proofmap.methods.gradients.paths import Each, SumRuleWarning, gap, sums_over_points
-from proofmap.methods.gradients.plain import input_gradients
+from proofmap.methods import Method, make_method
+from proofmap.methods.gradients.paths import (
+    Each,
+    IntegratedGradients,
+    SmoothGrad,
+    SumRuleWarning,
+    gap,
+    sums_over_points,
+)
+from proofmap.methods.gradients.plain import Gradient, GradientInput, input_gradients
 from tests.methods.test_gradients import LABELS, NETS, deeper_net, normalised
 from tests.sessions import bound
 from tests.toys import MEAN, STD, conv_net, drawn, linear_classifier, pixels

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.fills import Gray, Noise
-from proofmap.methods import RateDistortion
+from proofmap.methods.masks.rate_distortion import RateDistortion
 from tests.mask_toys import (
     PATCH,
     SIZE,

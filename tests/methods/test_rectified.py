@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.methods import GradientInput, GuidedBackprop, RectGrad
+from proofmap.methods.gradients.plain import GradientInput, GuidedBackprop, RectGrad
 from tests.methods.test_gradients import LABELS, NETS, normalised
 from tests.toys import MEAN, STD, conv_net, drawn, pixels
 

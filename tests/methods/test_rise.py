@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
 from proofmap.core import streams
-from proofmap.methods import RISE
-from proofmap.methods.perturbation.rise import disagreement
+from proofmap.methods.perturbation.rise import RISE, disagreement
 from proofmap.testing.nets import PICTURES, classifier_of, values
 from tests.toys import pixels
 

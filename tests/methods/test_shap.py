@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 import proofmap as pm
-from proofmap.core.errors import InputError
+from proofmap.core.errors import InputError, MissingExtra
 from proofmap.methods import make_method
 from tests.methods.test_belief_order import table
 
@@ -102,7 +102,7 @@ def test_refusals() -> None:
 def test_without_the_package_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "shap", None)
     f, x = table(4)
-    with pytest.raises(pm.MissingExtra, match=r"pip install 'proofmap\[shap\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install 'proofmap\[shap\]'"):
         pm.explain(f, x[:1], labels="all", method="shap:PermutationExplainer")
 
 

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.methods import KernelSHAP, Shapley, make_method
+from proofmap.methods import make_method
+from proofmap.methods.perturbation.additive import KernelSHAP, Shapley
 from proofmap.methods.perturbation.regions import Regions, cut
 from tests.toys import conv_classifier, linear_classifier, pixels
 

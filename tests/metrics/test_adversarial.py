@@ -8,7 +8,8 @@ from torch import nn
 
 from proofmap import Classifier, evaluate
 from proofmap.core.errors import InputError
-from proofmap.methods import Random, make_method
+from proofmap.methods import make_method
+from proofmap.methods.controls import Random
 from proofmap.metrics import Insertion, Judged, Soundness
 from proofmap.metrics.adversarial import AdversarialSoundness
 from proofmap.session import Session

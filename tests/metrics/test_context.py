@@ -16,7 +16,8 @@ import proofmap as pm
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Box
 from proofmap.data.subjects import Subjects
-from proofmap.methods import Cost, Method, Random
+from proofmap.methods import Cost, Method
+from proofmap.methods.controls import Random
 from proofmap.metrics import Judged, Metric
 from proofmap.metrics.games import InsertionGame
 from proofmap.session import Session

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 import proofmap as pm
-from proofmap.methods import FromFunction
+from proofmap.methods.from_function import FromFunction
 from proofmap.plugins.identity import identity, provenance
 from proofmap.plugins.source import HERE_ONLY
 from tests.toys import linear_classifier

@@ -14,7 +14,8 @@ import torch
 
 from proofmap.core.errors import InputError
 from proofmap.fills import FILLS, Gray
-from proofmap.methods import METHODS, LearnedMask, Random, make_method
+from proofmap.methods import METHODS, LearnedMask, make_method
+from proofmap.methods.controls import Random
 from proofmap.metrics import GAMES, METRICS, TARGETS, Insertion
 from proofmap.plugins.settings import Plugin, Setting, settings_of
 from proofmap.plugins.specs import read_options

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from proofmap.core.errors import InputError
 from proofmap.fills import Blur, Fill, Gray, Images, Noise, make_fill
-from proofmap.methods import LearnedMask, Method, Random, TopLabel, make_method
+from proofmap.methods import LearnedMask, Method, make_method
+from proofmap.methods.controls import Random, TopLabel
 from proofmap.metrics import Insertion, Soundness, make_metric
 from proofmap.plugins.settings import (
     Plugin,

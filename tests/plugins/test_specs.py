@@ -13,7 +13,9 @@ from torch import Tensor
 import proofmap as pm
 from proofmap.core.errors import InputError
 from proofmap.fills import FILLS, Blur, Fill, Gray, Images
-from proofmap.methods import METHODS, FromFunction, LearnedMask, Method, Random, TopLabel, make_method
+from proofmap.methods import METHODS, LearnedMask, Method, make_method
+from proofmap.methods.controls import Random, TopLabel
+from proofmap.methods.from_function import FromFunction
 from proofmap.metrics import Completeness, Deletion, Insertion, Soundness, make_game, make_metric
 from proofmap.plugins.settings import setting, settings_of
 from proofmap.plugins.specs import make_plugin, split_specs, with_files_in
@@ -23,7 +25,7 @@ from tests.toys import conv_classifier, pixels
 MINE = """
 from typing import ClassVar
 from proofmap.fills import Fill
-from proofmap.methods import Random
+from proofmap.methods.controls import Random
 
 class Shifted(Fill):
     name: ClassVar[str] = "shifted-in-a-file"

@@ -17,6 +17,7 @@ import proofmap as pm
 from proofmap.cli.figures import _rows
 from proofmap.core.errors import InputError
 from proofmap.core.ranking import keep_top
+from proofmap.fills import Noise
 from proofmap.metrics.scores import completeness
 from proofmap.report import figures
 from proofmap.report.figures import drawing, grid
@@ -34,7 +35,7 @@ from tests.toys import conv_classifier, pixels
 pytestmark = pytest.mark.usefixtures("drawn_figures")
 
 SIZE = 8
-QUICK = pm.LearnedMask(steps=3, scale=2, fill=pm.Noise())
+QUICK = pm.LearnedMask(steps=3, scale=2, fill=Noise())
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,7 @@ from proofmap.core.ranking import keep_top
 from proofmap.report.html import write_report
 from proofmap.report.pictures import overlay
 from proofmap.results import tables
+from proofmap.results.records import MethodResult
 from tests.browser import pixels_of
 from tests.report.pages import judged, listed
 from tests.toys import linear_classifier, pixels
@@ -81,7 +82,7 @@ def test_the_slider_shows_exactly_the_pixels_that_the_ranking_keeps(
 
 
 def played(
-    evaluation: pm.Evaluation, result: pm.MethodResult, image: int, place: int, share: float
+    evaluation: pm.Evaluation, result: MethodResult, image: int, place: int, share: float
 ) -> np.ndarray:
     """What the net saw when this share of the pixels was shown: bytes ``(h, w, 3)``."""
     kept = keep_top(evaluation.map_of(result, image, place)[None], share)[0].numpy()

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 import proofmap as pm
+from proofmap.metrics import METRICS
 from proofmap.report.display import evaluation_json
 from proofmap.report.figures.scatter import scatter_figure
 from proofmap.results import score_tables, tables
@@ -259,7 +260,7 @@ def test_rows_of_pairs_have_the_bar_of_their_proof(evaluation: pm.Evaluation) ->
 
 
 def test_names_of_metrics_are_printed_as_words_unless_they_have_numbers() -> None:
-    ours = [name for name in pm.METRICS if pm.METRICS[name].__module__.startswith("proofmap.")]
+    ours = [name for name in METRICS if METRICS[name].__module__.startswith("proofmap.")]
     assert [tables.metric_words(name) for name in ours] == [name.replace("-", " ") for name in ours]
     assert tables.metric_words("my-own-2 (gray)") == "my-own-2 (gray)"
 

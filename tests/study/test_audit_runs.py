@@ -22,6 +22,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs.columns import Columns
 from proofmap.metrics import Curves
 from proofmap.results.arrays import as_array
+from proofmap.results.records import MethodResult
 from proofmap.study import Run, Study, run_study
 from proofmap.study.resume import what_changed
 from tests.command import run
@@ -108,7 +109,7 @@ def test_types_of_results_can_be_read() -> None:
     for typed in (pm.evaluate, pm.Judge.update, pm.Run.evaluation, Columns.decode, as_array):
         assert get_type_hints(typed)
     assert get_type_hints(pm.Evaluation)["f"] is Tensor
-    assert get_type_hints(pm.MethodResult)["insertion"] is Curves
+    assert get_type_hints(MethodResult)["insertion"] is Curves
     assert not [name for name, n in Counter(dir(pm)).items() if n > 1]
 
 

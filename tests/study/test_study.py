@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from proofmap.core.errors import InputError
-from proofmap.methods import LearnedMask, Random
+from proofmap.methods import LearnedMask
+from proofmap.methods.controls import Random
 from proofmap.metrics import Insertion, Soundness
 from proofmap.models import DEFAULT_MODEL
 from proofmap.study import Selection, Study, run_study

@@ -1,7 +1,7 @@
 """Fields of results that are stored as NumPy arrays and converted to tensors when they are first read.
 
 Reading and auditing a finished run needs only NumPy, because importing torch takes seconds. Users get tensors from the fields of
-:class:`~proofmap.MethodResult` and :class:`~proofmap.Evaluation`, which use :class:`HoldsArrays`. A tensor shares its memory with the array.
+:class:`~proofmap.results.records.MethodResult` and :class:`~proofmap.Evaluation`, which use :class:`HoldsArrays`. A tensor shares its memory with the array.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core.inputs import Inputs
 from proofmap.fills import Gray
-from proofmap.methods import GradientInput, LearnedMask, Method
+from proofmap.methods import LearnedMask, Method
+from proofmap.methods.gradients.plain import GradientInput
 from proofmap.metrics import Curves, Game, Judged, Metric, RunMetric, RunValues
 from proofmap.session import Session
 from proofmap.testing.nets import PICTURES, ROWS, SERIES, counted_classifier, normal, values

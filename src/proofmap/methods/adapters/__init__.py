@@ -2,3 +2,5 @@
 
 If the library is not installed, the error of the method names the extra to install.
 """
+
+from proofmap.methods.adapters import cams, captum, library, lime, shap  # noqa: F401 they register methods

@@ -54,7 +54,7 @@ class BeliefMask(WholeNet, MaskMethod):
     **Closing.** Learning leaves small errors of the area, which the last passes of the net correct. With several fills, or many positions,
     this is done by a fit (:class:`~proofmap.methods.masks.belief_problem.ClosingFit`). With one fill that is not random, and at most 128
     words, columns or segments, it is done by a search over orders of the positions. Then a tenth of the passes learns the mask. The other
-    passes, which are forward passes only, are used for the search of :class:`~proofmap.methods.BeliefOrder`. The search starts from the
+    passes, which are forward passes only, are used for the search of :class:`~proofmap.methods.perturbation.belief_order.BeliefOrder`. The search starts from the
     order of the learned mask, exchanges positions, and keeps an exchange if it lowers the misfit
 
         |log (A + e) - log (f + e)|  +  .1 * mean over s of min(|F(s) - f| / (f + e), 1),        e = .0005,

@@ -40,7 +40,7 @@ changes are shorter, because each round is a noisy measurement; the last ones av
 
 A fit corrects small errors. A label is not fitted if its areas are still far from f, or if the net is sure of it (then the gradient of F
 vanishes). For such a label the passes are better used for learning. With few
-positions and one fill, a search over orders does this instead (:class:`~proofmap.methods.BeliefMask`).
+positions and one fill, a search over orders does this instead (:class:`~proofmap.methods.masks.belief.BeliefMask`).
 """
 
 from __future__ import annotations
