@@ -39,7 +39,6 @@ class Patch(nn.Module):
         self.strength = strength
         with torch.no_grad():
             self.front.weight.fill_(1 / 3)
-            assert self.front.bias is not None
             self.front.bias.zero_()
 
     def forward(self, x: Tensor) -> Tensor:

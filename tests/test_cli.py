@@ -217,20 +217,6 @@ def test_a_label_set_makes_its_probabilities_sum_to_one(
         assert sum(float(r["f"]) for r in csv.DictReader(file)) < 0.99
 
 
-def test_the_lists_name_every_method_and_model(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(monkeypatch, "list", "methods", "--json") == 0
-    methods = json.loads(capsys.readouterr().out)
-    assert {"learned-mask", "grad-cam", "gradient", "gradient-x-input", "random", "centered-gaussian"} <= {
-        m["name"] for m in methods
-    }
-    assert run(monkeypatch, "list", "models", "--json") == 0
-    assert "efficientnet-lite0" in {m["name"] for m in json.loads(capsys.readouterr().out)}
-    assert run(monkeypatch, "list", "models") == 0 and run(monkeypatch, "list", "methods") == 0
-    assert "None" not in capsys.readouterr().out
-
-
 def test_ctrl_c_stops_cleanly(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Interrupted in the middle of learning: exit code 130, no traceback, nothing written."""
     monkeypatch.setenv("PROOFMAP_PROGRESS_EVERY", "0")

@@ -113,7 +113,7 @@ def test_every_kind_can_be_listed_by_name(
 ) -> None:
     assert run(monkeypatch, "list") == 0
     assert ", ".join(LISTED) in capsys.readouterr().out
-    for kind in ("fills", "games", "datasets", "figures", "recipes"):
+    for kind in ("methods", "models", "fills", "games", "datasets", "figures", "recipes"):
         assert run(monkeypatch, "list", kind, "--json") == 0
         names = [record["name"] for record in json.loads(capsys.readouterr().out)]
         assert run(monkeypatch, "list", kind, names[0], "--json") == 0

@@ -37,7 +37,6 @@ def leaves(*_: object, **__: object) -> Any:
 
 class LeavingMethod(Method):
     name: ClassVar[str] = "leaving-method"
-    description: ClassVar[str] = "calls sys.exit()"
     maps = leaves
 
 
@@ -47,7 +46,6 @@ class Unready(LeavingMethod):
 
 class LeavingFill(Fill):
     name: ClassVar[str] = "leaving-fill"
-    description: ClassVar[str] = "calls sys.exit()"
     backgrounds = leaves
 
 
@@ -58,14 +56,12 @@ class LeavingGame(InsertionGame):
 
 class LeavingMetric(Metric):
     name: ClassVar[str] = "leaving-metric"
-    description: ClassVar[str] = "calls sys.exit()"
     higher_is_better: ClassVar[bool] = True
     values = leaves
 
 
 class Plays(Metric):
     name: ClassVar[str] = "plays"
-    description: ClassVar[str] = "plays a game that calls sys.exit()"
     higher_is_better: ClassVar[bool] = True
 
     def games(self) -> tuple[LeavingGame]:
@@ -77,7 +73,6 @@ class Plays(Metric):
 
 class LeavingRunMetric(RunMetric):
     name: ClassVar[str] = "leaving-run-metric"
-    description: ClassVar[str] = "calls sys.exit()"
     higher_is_better: ClassVar[bool] = True
     over_run = leaves
 

@@ -16,10 +16,12 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
+from proofmap.core.inputs import Inputs
 from proofmap.core.streams import image_keys
-from proofmap.fills import FILLS, Blur, Fill, Gray, Images, Median, Noise, make_fill
+from proofmap.fills import FILLS, Blur, Fill, Gray, Images, Infill, Median, Noise, make_fill
 from proofmap.fills.images import ImagePool
 from proofmap.session import Session
+from proofmap.testing.nets import PICTURES, ROWS, SERIES, TEXT, classifier_of
 from tests.sessions import bound
 from tests.toys import pixels
 
@@ -129,6 +131,23 @@ def test_gray_normalises_to_zero_or_is_any_colour(
 def test_a_fill_that_cannot_be_is_refused(kind: type[Fill], settings: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         bound(kind(**settings), classifier())
+
+
+@pytest.mark.parametrize(
+    "fill, inputs, message",
+    [
+        ("mask", PICTURES, "the fill mask is for texts, and the net takes images"),
+        ("closed", TEXT, "the fill closed is for nets of tokens, and this model takes strings"),
+        ("zero", TEXT, "the fill zero is for nets of tokens, and this model takes strings"),
+        ("time-shift", ROWS, "time-shift is for series, and the net takes rows"),
+        ("near-rows", SERIES, "near-rows is for rows, and the net takes series; use one of gray"),
+        (Infill(net=lambda x, holes: x), ROWS, "the fill infill is for images, and the net takes rows"),
+    ],
+    ids=str,
+)
+def test_a_fill_says_for_which_inputs_it_is(fill: Any, inputs: Inputs, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        bound(make_fill(fill), classifier_of(inputs))
 
 
 # ---- blur -----------------------------------------------------------------------------------------------------

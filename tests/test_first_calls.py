@@ -86,7 +86,7 @@ def test_explain_reads_the_lines_of_a_text_file(
 @pytest.mark.parametrize(
     "words, told",
     [
-        ("--data empty.csv", "empty.csv has an empty first row: write the names of its columns there"),
+        ("--data empty.csv", "empty.csv has no column of files: its first row must name one"),
         ("--data beats.csv --model nets.py:beats", "name a column of labels with --target COLUMN"),
         ("--data beats.csv", "series:FILE?target=COLUMN"),
         ("--data notes.txt", "name a model that takes text (--model)"),
@@ -126,7 +126,7 @@ def test_a_study_file_says_that_a_table_needs_a_model(
 ) -> None:
     assert run(monkeypatch, "evaluate", "--data", "beats.csv", "--write-study", "study.toml") == 0
     said = " ".join(capsys.readouterr().err.split())
-    assert "next: name your model in study.toml, then proofmap evaluate study.toml --dry-run" in said
+    assert "next: look at the model in it, then proofmap evaluate study.toml --dry-run" in said
 
 
 def test_one_row_of_a_frame_is_refused_with_the_way_to_write_it() -> None:

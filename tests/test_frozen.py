@@ -144,9 +144,7 @@ def test_freezing_a_net_we_ship_is_exact_but_for_rounding(name: str, size: int) 
 
 @pytest.fixture(scope="module")
 def frozen_efficientnet() -> nn.Module:
-    net = load_classifier("efficientnet-lite0?pretrained=false", batch_size=1).frozen().net
-    assert isinstance(net, nn.Module)
-    return net
+    return load_classifier("efficientnet-lite0?pretrained=false", batch_size=1).frozen().net
 
 
 def test_the_uneven_padding_of_efficientnet_is_taken_in(frozen_efficientnet: nn.Module) -> None:

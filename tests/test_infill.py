@@ -16,7 +16,7 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.fills import Infill, make_fill
 from proofmap.metrics import insertion
-from proofmap.testing.nets import PICTURES, ROWS, classifier_of, conv_classifier, pixels, values
+from proofmap.testing.nets import PICTURES, classifier_of, conv_classifier, pixels, values
 from tests.lazily import Lazily
 from tests.sessions import bound
 
@@ -163,9 +163,7 @@ def test_what_paints_nothing_is_refused(net: Any, message: str) -> None:
         bound(Infill(net=net), f)(x, streams.image_keys(x, 0, "fill"))
 
 
-def test_it_is_for_pictures_and_for_judging() -> None:
-    with pytest.raises(InputError, match="the fill infill is for images, and the net takes rows"):
-        bound(Infill(net=Diffusion()), classifier_of(ROWS))
+def test_it_is_for_judging() -> None:
     with pytest.raises(InputError, match="infill"):
         pm.LearnedMask(fill=Infill(net=Diffusion()))(
             classifier_of(PICTURES), values(PICTURES, 1), torch.tensor([[0]])

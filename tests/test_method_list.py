@@ -37,7 +37,6 @@ def test_facts_are_those_of_the_method() -> None:
 def test_passes_are_a_line_in_the_number_of_labels_or_not_known(labels: object, expected: object) -> None:
     class Costly(Method):
         name: ClassVar[str] = "costly"
-        description: ClassVar[str] = "for tests"
 
         def cost(self, labels_: int) -> Cost:
             return Cost(forward=labels(labels_))  # type: ignore[operator]

@@ -154,29 +154,26 @@ def test_a_run_metric_follows_the_run(tmp_path: Path) -> None:
         assert run.evaluation().run_scores == ()
 
 
-def test_metrics_of_runs_need_one_of_images() -> None:
+@pytest.mark.parametrize(
+    "options, told",
+    [
+        ({"metrics": ["ranking-agreement"]}, "at least one metric with values per image"),
+        ({"labels": [[0], [1]]}, r"has 2 rows for 5 rows; .* one row of labels for each row"),
+        ({"labels": [[0], [], [0], [0], [0]]}, "no label for row 1; give each row one at least"),
+        (
+            {"labels": "true", "truth": [0, 1, None, 0, 0]},
+            "true labels of each row, but none is known for 1 row",
+        ),
+        ({"names": ["a", "b"]}, "2 names were given for 5 rows"),
+        ({"methods": [lambda f, x, a: normal(5, a.shape[1], 6) / 0]}, "NaN or infinity for row 0"),
+    ],
+)
+def test_messages_call_a_row_a_row(options: dict[str, Any], told: str) -> None:
     f, x = rows()
-    with pytest.raises(pm.InputError, match="at least one metric with values per image"):
-        pm.evaluate(f, x, methods=["random"], metrics=["ranking-agreement"])
-
-
-def test_messages_call_a_row_a_row() -> None:
-    rows = Rows(columns=2, mean=(0.0, 0.0), std=(1.0, 1.0))
-    net = pm.Classifier(torch.nn.Linear(2, 2), inputs=rows)
-    x = torch.rand(3, 2)
-    with pytest.raises(pm.InputError, match=r"has 2 rows for 3 rows; .* one row of labels for each row"):
-        net.choose_labels(x, [[0], [1]])
-    with pytest.raises(pm.InputError, match="no label for row 1; give each row one at least"):
-        net.choose_labels(x, [[0], []])
-    with pytest.raises(pm.InputError, match="true labels of each row, but none is known for 1 row"):
-        pm.evaluate(net, x, methods=["random"], labels="true", truth=[0, 1, None])
-    with pytest.raises(pm.InputError, match="2 names were given for 3 rows"):
-        pm.evaluate(net, x, methods=["random"], names=["a", "b"])
-    with pytest.raises(pm.InputError, match="NaN or infinity for row 0"):
-        pm.evaluate(net, x, methods=[lambda f, x, a: torch.full((3, a.shape[1], 2), float("nan"))])
-    evaluation = pm.evaluate(net, x, methods=["random"], labels="all")
+    with pytest.raises(pm.InputError, match=told):
+        pm.evaluate(f, x, **{"methods": ["random"], **options})
     with pytest.raises(pm.InputError, match="there is no row 7"):
-        evaluation.select_images([7])
+        pm.evaluate(f, x, methods=["random"], labels="all").select_images([7])
 
 
 @pytest.mark.parametrize(

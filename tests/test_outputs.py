@@ -244,16 +244,6 @@ def test_one_output_is_judged_as_the_softmax_net_with_its_two_sides(method: str,
         )
 
 
-def test_best_effort_looks_at_the_labels_below_the_most_probable_one(images: Tensor) -> None:
-    f = classifier(names=NAMES)
-    result = pm.explain(f, images, labels="all", method="random").evaluation.results[0]
-    for i, row in enumerate(f.probabilities(images).tolist()):
-        order = sorted(range(3), key=lambda a: -row[a])
-        auc = dict(zip(result.insertion.labels[i].tolist(), result.insertion.auc[i].tolist(), strict=True))
-        expected = min(min(max(auc[a], 0.01) / row[a], 1) for a in order[1:] if row[a] >= 0.01)
-        assert result.values["best-effort"][i].item() == pytest.approx(expected, rel=1e-4)
-
-
 # ---- records --------------------------------------------------------------------------------------------------
 
 

@@ -40,10 +40,10 @@ def test_phases_are_the_gradient_for_every_kernel_padding_and_size(
     dtype: torch.dtype, stride: tuple[int, int], groups: int
 ) -> None:
     bound = 1e-5 if dtype == torch.float32 else 1e-13
-    kernels, sizes = (1, 2, 3, 4, 5, 7), (1, 6, 7, 8, 9)
-    paddings = [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2), (2, 2), (3, 0)]  # before and after x
+    kernels, sizes = (1, 2, 3, 4, 7), (1, 7, 8)
+    paddings = [(0, 0), (0, 1), (1, 1), (1, 2), (3, 0)]  # before and after x
     if dtype == torch.float32:  # where only the rounding is new
-        kernels, paddings, sizes = (3, 4), [(0, 1), (1, 1), (3, 0)], (7, 8)
+        kernels, paddings, sizes = (3, 4), [(0, 1), (3, 0)], (7, 8)
     for kernel, (before, after), size in product(kernels, paddings, sizes):
         if size + before + after < kernel:
             continue
@@ -105,9 +105,7 @@ class Counted(Phases):
 
 def test_the_stem_of_a_net_we_ship_goes_by_phases() -> None:
     net = load_classifier("efficientnet-lite0", pretrained=False).frozen().net
-    assert isinstance(net, nn.Module)
     stem = next(module for module in net.modules() if isinstance(module, FrozenConv2d))
-    assert stem.phases is not None
     kernel = stem.phases.get_buffer("kernel")
     assert kernel.shape == (12, 32, 2, 2)  # of the true 3 x 3, not of the one that zeros make even
     assert kernel.is_contiguous(memory_format=torch.channels_last)

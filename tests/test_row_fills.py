@@ -12,12 +12,11 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.core import streams
-from proofmap.core.inputs import Rows, Series
-from proofmap.fills import Images, make_fill
+from proofmap.core.inputs import Rows
+from proofmap.fills import Images
 from proofmap.fills.rows import ClassMedian, NearRows, typical_row
 from proofmap.results.score_tables import score_cells
 from proofmap.results.tables import number
-from proofmap.testing.nets import SERIES, classifier_of
 from tests.lazily import Lazily
 from tests.sessions import bound
 
@@ -44,7 +43,6 @@ def leaves(frame: pd.DataFrame) -> np.ndarray:
 
 def classifier(inputs: Rows, model: Callable[[pd.DataFrame], np.ndarray] = leaves) -> pm.Classifier:
     def net(x: Tensor) -> Tensor:
-        assert inputs.table is not None
         p = model(inputs.table.decode(x))
         return torch.tensor(np.stack([1 - p, p], axis=1))
 
@@ -162,11 +160,6 @@ def test_fills_that_make_no_sense_are_refused() -> None:
         pm.InputError, match=r"noise has no meaning for rows with categories.*gray, images, near-rows"
     ):
         pm.evaluate(f, people(), methods=["random"], metrics=["insertion:fill=noise"], labels="top1")
-    assert isinstance(SERIES, Series)
-    with pytest.raises(
-        pm.InputError, match="near-rows is for rows, and the net takes series; use one of gray"
-    ):
-        bound(make_fill("near-rows"), classifier_of(SERIES))
 
 
 def test_scores_with_several_fills_have_a_column_each_and_a_note_on_how_far_they_move() -> None:

@@ -161,7 +161,6 @@ class Careless(Metric):
     """Its pairs write over the maps that its values read."""
 
     name: ClassVar[str] = "careless"
-    description: ClassVar[str] = "for tests"
     higher_is_better: ClassVar[bool] = True
     writes: bool = True
 

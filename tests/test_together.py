@@ -59,7 +59,6 @@ def test_maps_and_scores_are_those_of_each_length_alone(method: str, monkeypatch
     (found,) = judged().results
     alone(monkeypatch)
     (expected,) = judged().results
-    assert found.maps is not None and expected.maps is not None
     assert torch.allclose(found.maps, expected.maps, atol=1e-5)
     for name, values in expected.values.items():
         assert torch.allclose(found.values[name], values, atol=1e-5), name
@@ -187,7 +186,6 @@ def test_a_net_with_hooks_is_run_for_each_length_alone() -> None:
     f, sizes = toy_classifier(), []
     x, ask = f.inputs.encode(TEXTS), asking(f)
     net = f.net
-    assert isinstance(net, torch.nn.Module)
 
     def work(n: int, places: Tensor, progress: Progress) -> None:
         hook = net.register_forward_hook(lambda module, given, out: sizes.append(len(out)))

@@ -78,13 +78,6 @@ def test_words_are_carried_to_the_letter_and_records_describe_them() -> None:
         same.encode(TEXTS)
 
 
-def test_merged_values_belong_to_words() -> None:
-    inputs = toy_tokens(4)
-    values = torch.arange(18.0 * 12).view(18, 12)
-    merged = inputs.merged_channels(values)
-    assert merged[1].item() == pytest.approx(values[:, SLOTS : 2 * SLOTS].sum().item())
-
-
 METHODS = [
     "gradient",
     "gradient-x-input",
@@ -103,7 +96,6 @@ def test_methods_with_gradients_explain_texts_of_different_lengths() -> None:
         for n in (12, 20)
     )
     for result, other in zip(found.results, more.results, strict=True):
-        assert result.maps is not None and other.maps is not None
         assert torch.allclose(result.maps, other.maps[..., :12], atol=1e-5), result.name
         assert not other.maps[..., 7:].any()
         for name in result.values:
@@ -155,18 +147,8 @@ def test_a_tokenizer_without_a_mask_token() -> None:
     assert f.inputs.start_like(x)[0, 1, 0].item() == UNKNOWN
 
 
-def test_fills_of_tokens_are_refused_for_strings() -> None:
-    from tests.test_text import net
-
-    for fill in ("closed", "zero"):
-        with pytest.raises(
-            InputError, match=f"the fill {fill} is for nets of tokens, and this model takes strings"
-        ):
-            bound(make_fill(fill), net())
-
-
+@pytest.mark.usefixtures("captum")
 def test_captum_explains_tokens_without_a_baseline() -> None:
-    pytest.importorskip("captum", reason="captum is not installed")
     f = toy_classifier()
     found = pm.make_method("captum:InputXGradient")(f, f.inputs.encode(TEXTS), LABELS)
     own = pm.make_method("gradient-x-input")(f, f.inputs.encode(TEXTS), LABELS)
@@ -176,17 +158,17 @@ def test_captum_explains_tokens_without_a_baseline() -> None:
         pm.explain(f, TEXTS, labels="all", method="captum:IntegratedGradients(baselines=0)")
 
 
+@pytest.mark.usefixtures("captum")
 def test_captum_starts_at_the_text_with_every_word_hidden() -> None:
-    pytest.importorskip("captum", reason="captum is not installed")
     f = toy_classifier()
     x = f.inputs.encode(TEXTS)
     found = pm.make_method("captum:IntegratedGradients(n_steps=20)")(f, x, LABELS)
     assert torch.allclose(found, pm.make_method("integrated-gradients:steps=20")(f, x, LABELS), atol=1e-4)
 
 
+@pytest.mark.usefixtures("captum")
 def test_captum_explains_the_layer_of_the_embeddings() -> None:
     """Integrated gradients at the output of a layer add up to the change of the logit, with what special tokens hold."""
-    pytest.importorskip("captum", reason="captum is not installed")
     f = pm.Classifier(drawn(EmbeddedNet()), inputs=toy_tokens(), batch_size=16)
     x = f.inputs.encode(TEXTS)
     method = pm.make_method("captum:LayerIntegratedGradients(n_steps=300)")
@@ -286,7 +268,6 @@ def test_attention_rollout_of_texts_is_the_product_of_the_layers() -> None:
     """By hand: a text of two words of one token each, so the net is given four tokens."""
     f = toy_classifier()
     net = f.net
-    assert isinstance(net, ToyNet)
     state, tokens = embedded(f.inputs.cut(f.inputs.encode(["a b"]), 2))
     packed, _ = net.packed(state, tokens, net.after)
     matrices, states = [], packed + net.places[:4]
@@ -326,7 +307,6 @@ def test_first_words() -> None:
     texts = ["the cat sat", "the dog sat", "the cat ran"]
     found = pm.evaluate(f, texts, methods=["first-words"], metrics=["completeness"], labels="top1")
     first = found.results[0].maps
-    assert first is not None
     assert torch.allclose(first[0, 0, :3], torch.tensor([1, 2 / 3, 1 / 3]))
 
 
@@ -342,9 +322,9 @@ def test_gray_deletes_words_and_paths_of_gradients_start_at_the_mask_token() -> 
     }
 
 
+@pytest.mark.usefixtures("captum")
 def test_captum_hides_words_not_code_points() -> None:
     """FeatureAblation is f(x) - f(x without the word); for strings and for tokens."""
-    pytest.importorskip("captum", reason="captum is not installed")
 
     def strings(texts: list[str]) -> list[list[float]]:
         yes = [(text.count("a") + 1) / (len(text) + 2) for text in texts]

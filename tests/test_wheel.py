@@ -129,7 +129,6 @@ class Environment:
                 text=True,
             ) as process,
         ):
-            assert process.stdin is not None and process.stdout is not None
             process.stdin.write("\n".join(lines))
             process.stdin.close()
             printed = ""
@@ -198,7 +197,6 @@ def test_with_the_address_of_the_repository_its_description_links_and_shows_file
 
 def test_the_script_of_extras_knows_a_feature_of_each() -> None:
     spec = importlib.util.spec_from_file_location("extras", ROOT / "benchmarks" / "attacks" / "extras.py")
-    assert spec is not None and spec.loader is not None
     extras = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(extras)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -109,7 +109,6 @@ def test_a_method_may_use_one_tensor_for_the_maps_of_all_its_calls() -> None:
 
 class Doubled(Wrapper):
     name: ClassVar[str] = "doubled"
-    description: ClassVar[str] = "another method's maps, times two"
     writes: bool = False
 
     def changed_maps(self, maps: Tensor) -> Tensor:
@@ -158,7 +157,6 @@ class Reader(Metric):
     """The sum of everything that a metric can read; it may write over it afterwards."""
 
     name: ClassVar[str] = "reader"
-    description: ClassVar[str] = "the sum of what it is given"
     higher_is_better: ClassVar[bool] = True
     how: str = ""
 
@@ -167,7 +165,6 @@ class Reader(Metric):
 
     def values(self, judged: Judged) -> Tensor:
         curves = judged.play(InsertionGame())
-        assert judged.truth is not None and curves.matrix is not None
         kept = judged.once("kept", lambda: judged.maps.sum(dim=(1, 2, 3)))
         given = [
             judged.images,
@@ -221,7 +218,6 @@ def test_a_metric_may_use_one_tensor_for_the_values_of_all_its_calls() -> None:
 
 class Total(RunMetric):
     name: ClassVar[str] = "total"
-    description: ClassVar[str] = "the sum of all values, which it then forgets"
     higher_is_better: ClassVar[bool] = True
 
     def over_run(self, run: RunValues) -> list[RunValue]:
@@ -252,7 +248,6 @@ class Mean(Fill):
     """The mean of each image and its key; it may write over both afterwards."""
 
     name: ClassVar[str] = "mean-and-key"
-    description: ClassVar[str] = "the mean of an image"
     random: ClassVar[bool] = True
     how: str = ""
 

@@ -64,7 +64,6 @@ def linear_classifier(
 def linear_probabilities(classifier: Classifier, image: np.ndarray) -> np.ndarray:
     """f(x, .) of a linear classifier for one image ``(C, H, W)``, in float64, by the formula."""
     net = classifier.net
-    assert isinstance(net, Linear)
     mean, std = (np.array(v).reshape(-1, 1, 1) for v in (classifier.mean, classifier.std))
     x = ((image.astype(np.float64) - mean) / std).reshape(-1)
     z = net.weight.detach().numpy().astype(np.float64) @ x + net.bias.detach().numpy()

@@ -34,8 +34,8 @@ VARIANTS = [
     "two-objects",
     "two-objects:by=energy",
     "sufficient-region:points=4",
-    "adversarial-soundness:passes=40,points=4,search=greedy",
-    "adversarial-soundness:passes=20,points=4,search=mask",
+    "adversarial-soundness:passes=24,points=4,search=greedy",
+    pytest.param("adversarial-soundness:passes=20,points=4,search=mask", marks=pytest.mark.slow),
     "proof-size",
     "proof-size:fill=noise,points=4,draws=3",
     "class-sensitivity:points=8",
@@ -72,4 +72,4 @@ def test_metric(spec: str) -> None:
 
 def test_every_metric_of_ours_is_among_them() -> None:
     ours = {name for name in METRICS if METRICS[name].__module__.startswith("proofmap.")}
-    assert {make_metric(spec).name for spec in VARIANTS} == ours
+    assert {make_metric(spec).name for spec in VARIANTS if isinstance(spec, str)} == ours

@@ -256,6 +256,8 @@ def test_an_encoding_by_name_is_not_looked_up(tmp_path: Path) -> None:
         (pickle.dumps({"data": np.zeros((1, 3072)), "labels": [1]}), r"of uint8.*found data .* of float64"),
         (pickle.dumps({"data": np.zeros((2, 3072), np.uint8), "labels": [1]}), "with N integer labels"),
         (pickle.dumps({"data": np.zeros((1, 3072), np.uint8), "labels": ["cat"]}), r"labels \(1,\) of <U3"),
+        (pickle.dumps({"data": np.zeros((1, 3072), np.uint8), "labels": None}), "not a CIFAR batch"),
+        (pickle.dumps({"data": [1, 2, 3], "labels": [1]}), r"found data \(3,\) of int64"),
         (
             pickle.dumps({"data": np.zeros((1, 3072), np.uint8), "labels": [10]}),
             "labels 10 to 10; cifar10 has 0 to 9",

@@ -538,7 +538,6 @@ def test_the_real_imagenet_photos_have_their_labels_and_boxes(data: Path) -> Non
 
 def test_real_corners_are_even_and_cut_out_of_the_photo(data: Path) -> None:
     pictures = load_dataset(f"imagenette-corner:{data / 'imagenette'}")
-    assert isinstance(pictures, Corners)
     times = Counter(pictures.corner(i) for i in range(1000))
     assert all(abs(times[corner] - 250) < 4 * np.sqrt(1000 * 3 / 16) for corner in range(4))
     for i in (3, 500, 997):  # shorter side 256 already: the corner is in the file as it is

@@ -11,7 +11,6 @@ from PIL import Image
 from proofmap.core.errors import InputError
 from proofmap.data import open_data, rebuild_dataset
 from proofmap.data.specs import photographs
-from tests.toys import conv_classifier
 
 
 def photo(path: Path, value: int = 0) -> Path:
@@ -52,11 +51,3 @@ def test_a_stamp_changes_with_the_file_and_only_then(tmp_path: Path) -> None:
     assert found.stamp(0) != before
     one.unlink()
     assert found.stamp(0) == ""
-
-
-def test_photographs_load_like_any_dataset(tmp_path: Path) -> None:
-    from proofmap.data import load_blocks
-
-    found = photographs([photo(tmp_path / "a.png", 255), photo(tmp_path / "b.png", 0)])
-    (block,) = load_blocks(found, conv_classifier(8))
-    assert block.images.mean(dim=(1, 2, 3)).tolist() == [1.0, 0.0]

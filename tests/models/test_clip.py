@@ -85,27 +85,18 @@ def checkpoint(transformers: ModuleType, tmp_path_factory: pytest.TempPathFactor
     return folder
 
 
-def test_the_labels_of_siglip_do_not_exclude_each_other(transformers: ModuleType, tmp_path: Path) -> None:
-    save_words(transformers, tmp_path)
-    save_model(transformers, tmp_path, "Siglip")
-    save_processor(tmp_path, "SiglipImageProcessor", {"height": 32, "width": 32})
-    f = load_classifier(f"clip:{tmp_path}?labels=cat,dog,cup", batch_size=4)
-    images = torch.rand(3, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-    tokens = transformers.AutoTokenizer.from_pretrained(tmp_path)(
-        [f"a photo of a {name}." for name in f.names], padding="max_length", return_tensors="pt"
-    )
-    mean, std = (torch.tensor(v).view(3, 1, 1) for v in (f.mean, f.std))
-    with torch.no_grad():
-        model = transformers.SiglipModel.from_pretrained(tmp_path).eval()
-        given = {"input_ids": tokens["input_ids"], "attention_mask": tokens["attention_mask"]}
-        expected = model(pixel_values=(images - mean) / std, **given).logits_per_image
-    assert f.independent
-    torch.testing.assert_close(f.logits(images), expected, rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(f.probabilities(images), expected.sigmoid(), rtol=1e-4, atol=1e-5)
-
-
-def test_the_logits_are_those_of_the_whole_model(checkpoint: Path, transformers: ModuleType) -> None:
-    f = load_classifier(f"clip:{checkpoint}?labels=cat,dog,cup", batch_size=4)
+@pytest.mark.parametrize("kind", ["CLIP", "Siglip"])
+def test_the_logits_are_those_of_the_whole_model(
+    kind: str, checkpoint: Path, transformers: ModuleType, tmp_path: Path
+) -> None:
+    """The labels of SigLIP do not exclude each other."""
+    folder, padding = checkpoint, True
+    if kind == "Siglip":
+        folder, padding = tmp_path, "max_length"
+        save_words(transformers, folder)
+        save_model(transformers, folder, kind)
+        save_processor(folder, "SiglipImageProcessor", {"height": 32, "width": 32})
+    f = load_classifier(f"clip:{folder}?labels=cat,dog,cup", batch_size=4)
     assert (f.names, f.size, f.mean, f.std) == (
         ("cat", "dog", "cup"),
         (32, 32),
@@ -113,15 +104,18 @@ def test_the_logits_are_those_of_the_whole_model(checkpoint: Path, transformers:
         (0.25, 0.2, 0.3),
     )
     images = torch.rand(3, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-    tokens = transformers.AutoTokenizer.from_pretrained(checkpoint)(
-        [f"a photo of a {name}." for name in f.names], padding=True, return_tensors="pt"
+    tokens = transformers.AutoTokenizer.from_pretrained(folder)(
+        [f"a photo of a {name}." for name in f.names], padding=padding, return_tensors="pt"
     )
     mean, std = (torch.tensor(v).view(3, 1, 1) for v in (f.mean, f.std))
     with torch.no_grad():
-        model = transformers.CLIPModel.from_pretrained(checkpoint).eval()
-        expected = model(pixel_values=(images - mean) / std, **tokens).logits_per_image
+        model = getattr(transformers, f"{kind}Model").from_pretrained(folder).eval()
+        given = {"input_ids": tokens["input_ids"], "attention_mask": tokens["attention_mask"]}
+        expected = model(pixel_values=(images - mean) / std, **given).logits_per_image
     torch.testing.assert_close(f.logits(images), expected, rtol=1e-4, atol=1e-4)
-    assert float(expected.std()) > 0.01
+    assert float(expected.std()) > 0.01 and f.independent == (kind == "Siglip")
+    probabilities = expected.sigmoid() if f.independent else expected.softmax(dim=1)
+    torch.testing.assert_close(f.probabilities(images), probabilities, rtol=1e-4, atol=1e-5)
 
 
 def test_labels_may_come_from_a_file_and_the_sentence_may_be_another(

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 
 from proofmap.core.errors import MissingExtra, ModelError
 from proofmap.data.photos import load_images
@@ -36,8 +36,6 @@ def lively(net: nn.Module) -> nn.Module:
     generator = torch.Generator().manual_seed(0)
     for module in net.modules():
         if isinstance(module, nn.BatchNorm2d):
-            assert module.running_mean is not None
-            assert module.running_var is not None
             module.running_mean.normal_(0, 0.1, generator=generator)
             module.running_var.uniform_(0.5, 1.5, generator=generator)
     return net.eval()
@@ -63,26 +61,6 @@ def test_the_sizes_are_the_published_ones(number: int, parameters: int) -> None:
     with torch.device("meta"):
         net = EfficientNetLite(VARIANTS[number])
     assert sum(weight.numel() for weight in net.parameters()) == parameters
-
-
-@pytest.mark.parametrize("number", VARIANTS)
-def test_the_net_can_be_traced_and_the_trace_serves_other_sizes(number: int) -> None:
-    net = lively(EfficientNetLite(VARIANTS[number]))
-    traced = fx.symbolic_trace(net)
-    for side in (32, 33):
-        x = torch.randn(1, 3, side, side)
-        with torch.no_grad():
-            torch.testing.assert_close(traced(x), net(x))
-
-
-def test_every_convolution_is_followed_by_its_batch_norm_so_that_it_can_be_folded() -> None:
-    traced = fx.symbolic_trace(EfficientNetLite(VARIANTS[0]))
-    modules = dict(traced.named_modules())
-    convolutions = [n for n in traced.graph.nodes if isinstance(modules.get(n.target), nn.Conv2d)]
-    assert len(convolutions) == 1 + 2 + 15 * 3 + 1
-    for node in convolutions:
-        (user,) = node.users
-        assert isinstance(modules[user.target], nn.BatchNorm2d)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")

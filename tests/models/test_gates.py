@@ -45,7 +45,6 @@ def test_gates_leave_the_answers_as_they_are(fill: str, tmp_path: Path) -> None:
 def test_the_gradient_of_a_shown_words_gate_is_the_slope_of_the_answer(fill: str, tmp_path: Path) -> None:
     f = pm.load_classifier(f"hf-text:{bert(tmp_path, ['bad', 'good', 'mixed'])}")
     net = f.net
-    assert isinstance(net, TokenNet)
     net = net.double()
     packed, gates = net.gated(*embedded(half_hidden(f, fill).double()))
     m = gates.m.detach().clone().requires_grad_(True)
@@ -107,8 +106,6 @@ def test_a_model_without_places_has_no_gates(tmp_path: Path) -> None:
     f = pm.load_classifier(
         f"hf-text:{saved(tmp_path, transformers.DistilBertForSequenceClassification(config))}"
     )
-    net = f.net
-    assert isinstance(net, TokenNet)
     keep = KEEP.float().requires_grad_(True)
     (slopes,) = torch.autograd.grad(f.at_length(6)(half_hidden(f, "delete", keep))[0, 1], keep)
     assert bool((slopes[KEEP] != 0).all())  # of shown words there is always one
