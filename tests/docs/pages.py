@@ -24,7 +24,11 @@ from proofmap.models.weights import OwnNet
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = [*sorted(p for p in DOCS.rglob("*.md") if "results" not in p.parts), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+PAGES = [
+    *sorted(p for p in DOCS.rglob("*.md") if "results" not in p.parts),
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+]
 
 NAMES = ("tabby", "tiger cat", "Egyptian cat", *(f"label {k}" for k in range(3, 12)))
 

@@ -64,53 +64,6 @@ SHOWN = [
         part="efficientnet-lite0",
     ),
     Shown(
-        "imagenette-full",
-        "imagenette-table.md",
-        "| method, all passes | completeness |",
-        ["completeness, printed", *(f"soundness, {at}" for at in ("printed", "between", "released"))],
-        more=ALL_PASSES,
-    ),
-    Shown(
-        "imagenette-full",
-        "imagenette-table.md",
-        "| method, all passes | deletion",
-        ["deletion", "insertion", "saliency-metric"],
-        part="efficientnet-lite0",
-        more=ALL_PASSES,
-    ),
-    Shown(
-        "imagenette-corner",
-        "imagenette-table.md",
-        "| method | deletion ↓ | insertion ↑ | saliency metric ↓ | completeness, .01 |",
-        [
-            *("deletion", "insertion", "saliency-metric", "completeness, printed"),
-            *(f"soundness, {at}" for at in ("printed", "between", "released")),
-            "best-effort, printed",
-        ],
-        more=("imagenette-corner-plain",),
-    ),
-    Shown(
-        "imagenette-corner-full",
-        "imagenette-table.md",
-        "| method, corners, all passes |",
-        [
-            *("deletion", "insertion", "saliency-metric", "completeness, printed"),
-            *(f"soundness, {at}" for at in ("printed", "between", "released")),
-        ],
-    ),
-    Shown(
-        "imagenette-thousand-gradients",
-        "imagenette-table.md",
-        "| method | n | deletion ↓ |",
-        [
-            *("deletion", "insertion", "saliency-metric", "completeness, printed"),
-            *(f"soundness, {at}" for at in ("printed", "between", "released")),
-            "best-effort, printed",
-        ],
-        names=2,
-        more=("imagenette-thousand-maskers", "imagenette-thousand-controls", "imagenette-thousand-belief"),
-    ),
-    Shown(
         "imagenette-best-effort",
         "imagenette-table.md",
         "| method, 80 photos |",
@@ -121,14 +74,11 @@ SHOWN = [
         more=("imagenette-best-effort-igos",),
     ),
     Shown(
-        "imagenette-ties",
+        "imagenette-full",
         "imagenette-table.md",
-        "| method, 100 photos | insertion |",
-        [
-            f"{score}{ties}"
-            for score in ("insertion", "completeness", "soundness")
-            for ties in ("", ", centered ties")
-        ],
+        "| method, all passes | completeness |",
+        ["completeness, printed", *(f"soundness, {at}" for at in ("printed", "between", "released"))],
+        more=ALL_PASSES,
     ),
     *(
         shown
@@ -151,14 +101,6 @@ SHOWN = [
         EARLIER,
         part="efficientnet-lite0",
     ),
-    Shown(
-        "imagenette-gaussian",
-        "imagenette-table.md",
-        "| map | saliency metric ↓ |",
-        ["saliency-metric"],
-        part="efficientnet-lite0",
-        beside=3,
-    ),
     Shown("cifar10-tv-resnet164", "own-nets.md", "| masks, ResNet-164 |", BOTH),
     Shown(
         "imagenette-resnet50",
@@ -172,8 +114,6 @@ SHOWN = [
         more=("imagenette-resnet50-search", "imagenette-resnet50-others"),
     ),
     Shown("cifar10-tv", "cifar10-table.md", "| masks | TV |", BOTH, names=2),
-    Shown("cifar10-tv-absolute", "cifar10-table.md", "| TV, 100 images |", BOTH),
-    Shown("cifar10-tv-short", "cifar10-table.md", "| objective | TV |", BOTH, names=2),
     Shown(
         "cifar10-curves",
         "cifar10-table.md",
@@ -188,20 +128,10 @@ SHOWN = [
         part="cifar10-resnet56",
     ),
     Shown(
-        "cifar10-gradients",
+        "cifar10-range",
         "cifar10-table.md",
-        "| method, 1,600 images | deletion",
-        EARLIER,
-        part="cifar10-resnet56",
-    ),
-    *(
-        Shown(
-            f"cifar10-range{which}",
-            "cifar10-table.md",
-            f"| TV{passes} | completeness | soundness |",
-            ["completeness", "soundness", "completeness, top two", "soundness, top two"],
-        )
-        for which, passes in (("", ", all passes"), ("-seed0", ", 96 images, seed 0"), ("-short", ""))
+        "| TV, all passes | completeness | soundness |",
+        ["completeness", "soundness", "completeness, top two", "soundness, top two"],
     ),
 ]
 
@@ -328,37 +258,6 @@ def test_the_means_over_shares_follow_from_the_scores_of_every_image() -> None:
             values = record["values"][name][score]
             assert found["n"] == judged and values[judged:] == [None] * (200 - judged)
             assert found["value"] == pytest.approx(sum(values[:judged]) / judged, abs=1e-5)
-
-
-def test_an_image_of_both_samples_has_the_same_scores_in_both() -> None:
-    shared = read("cifar10-range")["shared_images"]
-    page = text_of("cifar10-table.md").replace("\n", " ")
-    (limit,) = re.findall(r"One image is in both samples .*? differ by less than (\.\d+)\.", page)
-    assert shared["n"] == 1 and shared["largest_difference"] < float(limit)
-
-
-def test_what_is_said_of_two_seeds_is_in_their_records() -> None:
-    """On the first 96 images of the one and all of the other."""
-    values, other = read("cifar10-range")["values"], scored("cifar10-range-seed0")
-    moved = {
-        (name, score): (sum(found[:96]) / 96, other[name][score]["value"])
-        for name, scores in values.items()
-        for score, found in scores.items()
-    }
-    assert {n["n"] for scores in other.values() for n in scores.values()} == {96}
-    page = text_of("cifar10-table.md").replace("\n", " ")
-    (limit,) = re.findall(r"no mean differs by more than (\.\d+) between the seeds", page)
-    most = max(moved, key=lambda key: abs(moved[key][0] - moved[key][1]))
-    here, there = moved[most]
-    assert abs(here - there) <= float(limit) and most[0] == "TV .01" and most[1].startswith("completeness")
-    assert f"in completeness at TV .01, {number(here)} with seed 1 (" in page
-    assert f"on all 200, too) and {number(there)} with seed 0" in page
-    verdicts = [
-        [claim["verdict"] for claim in read(name)["claims"]]
-        for name in ("cifar10-range", "cifar10-range-seed0")
-    ]
-    same = sum(a == b for a, b in zip(*verdicts, strict=True))
-    assert (same, len(verdicts[0])) == (3, 4) and "Three of the recipe's four verdicts are the same" in page
 
 
 def test_the_curves_that_are_drawn_have_the_areas_of_their_record() -> None:
