@@ -10,7 +10,13 @@ import pytest
 from tests.docs.pages import DOCS, ROOT
 
 FILES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / ".github").rglob("*.md")), *sorted(DOCS.rglob("*.md"))]
-MADE = ("leaderboard.html", "notebooks/first-steps.md", "command-line.md", "contributing.md", "../contributing.md")
+MADE = (
+    "leaderboard.html",
+    "notebooks/first-steps.md",
+    "command-line.md",
+    "contributing.md",
+    "../contributing.md",
+)
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
