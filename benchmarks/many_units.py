@@ -19,7 +19,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from proofmap.study.planning import work_of
+from proofmap.study.planning import units_left
 from proofmap.study.store import ImageRow, Store
 from proofmap.study.unit import Unit
 
@@ -80,6 +80,7 @@ def fill(store: Store, units: Sequence[Unit]) -> None:
         ((unit.block, unit.method, *values) for unit in units),
     )
     run("COMMIT")
+    store.recount()
 
 
 def main() -> None:
@@ -112,7 +113,7 @@ def main() -> None:
                 for k in range(images)
             )
             before, began = memory(), time.process_time()
-            waiting = work_of(store, store.images(), blocks, methods, metrics, {}).waiting
+            waiting = units_left(store, store.images(), blocks, methods, metrics, {})
             planned, count = time.process_time() - began, len(waiting)
             print(
                 f"{count:,} units planned: {1e6 * planned / count:.0f} us and {(memory() - before) / count:.0f} bytes of memory each",
@@ -134,7 +135,7 @@ def main() -> None:
         before, began, clock = memory(), time.process_time(), time.perf_counter()
         with Store(folder, write=True) as store:
             print(f"opened in {time.perf_counter() - clock:.2f} s", flush=True)
-            left = work_of(store, store.images(), blocks, methods, metrics, {}).waiting
+            left = units_left(store, store.images(), blocks, methods, metrics, {})
             planned = time.perf_counter() - clock
             store.means()
         resumed, wall = time.process_time() - began, time.perf_counter() - clock

@@ -50,7 +50,7 @@ def test_a_refused_study_leaves_the_run_as_it_was(tmp_path: Path) -> None:
 def test_a_run_without_results_may_be_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     study = toy_study(tmp_path, 3, methods=["random"])
     with monkeypatch.context() as patch:
-        patch.setattr("proofmap.study.run.work_of", stop)
+        patch.setattr("proofmap.study.run.units_left", stop)
         with pytest.raises(KeyboardInterrupt):
             run_study(replace(study, seed=5), tmp_path / "run")
     assert (tmp_path / "run" / "run.json").exists()

@@ -289,25 +289,15 @@ class Plan:
         return Expected(known, tuple(m.name for m in left if m.cost is None))
 
 
-@dataclass(frozen=True)
-class Work:
-    """The units of a run. ``units`` is the number of all; ``waiting`` has the remaining ones in the order in which they are computed."""
-
-    units: int
-    waiting: tuple[Unit, ...]
-    images: Mapping[int, tuple[ImageRow, ...]]
-    """Block -> its images, in order."""
-
-
-def work_of(
+def units_left(
     store: Store,
     images: Sequence[ImageRow],
     blocks: Sequence[range],
     methods: Sequence[str],
     metrics: Sequence[str],
     taken: Mapping[str, str],
-) -> Work:
-    """The remaining work for these images, methods and metrics. ``blocks`` has the indices of the images of each block.
+) -> list[Unit]:
+    """The remaining units, in the order in which they are computed. ``blocks`` has the indices of the images of each block.
 
     ``taken`` gives for each method that uses the maps of another one the name of that other method, which is then computed directly before
     it.
@@ -319,28 +309,23 @@ def work_of(
 
     ordered, parsed = sorted(methods, key=order), cache(json.loads)
     waiting: list[Unit] = []
-    rows = store.work_done()
-    row = next(rows, None)
-    members: dict[int, tuple[ImageRow, ...]] = {}
-    for block, places in enumerate(blocks):
-        members[block] = tuple(images[places.start : places.stop])
+    for block, units in store.unfinished(methods, metrics, len(blocks)):
+        members, last = tuple(images[blocks[block].start : blocks[block].stop]), ""
         done: dict[str, set[str]] = {method: set() for method in ordered}
         exact: dict[str, str] = {}
-        while row is not None and row[0] <= block:
-            _, method, names, maps = row
+        for method, names, maps in units:
             if method in done:
                 done[method].update(parsed(names))
             if maps and EXACT in maps:
                 exact[method] = maps
-            row = next(rows, None)
         for method in ordered:
             missing = tuple(metric for metric in metrics if metric not in done[method])
             if missing:
-                last = waiting[-1].method if waiting and waiting[-1].block == block else ""
                 together = taken.get(method) in _chain_of_sources(last, taken)
                 maps, curves = exact.get(method, ""), not done[method]
-                waiting.append(Unit(method, block, members[block], missing, maps, curves, together))
-    return Work(len(blocks) * len(methods), tuple(waiting), members)
+                waiting.append(Unit(method, block, members, missing, maps, curves, together))
+                last = method
+    return waiting
 
 
 def _chain_of_sources(name: str, sources: Mapping[str, str]) -> list[str]:

@@ -10,7 +10,7 @@ from proofmap.methods.controls import map_sources
 from proofmap.results.notes import distractor_words
 from proofmap.study.manifest import Manifest
 from proofmap.study.opened import open_study
-from proofmap.study.planning import Plan, make_plan, measure_speed, work_of
+from proofmap.study.planning import Plan, make_plan, measure_speed, units_left
 from proofmap.study.resume import resolve_manifest
 from proofmap.study.store import SCORES, ImageRow, Store
 from proofmap.study.study import Study
@@ -33,8 +33,8 @@ def preview(study: Study, out: Path, *, device: str | None = None, threads: int 
         with Store(out) as store:
             rows = manifest.selection.chosen(store.images())
             taken = map_sources(opened.methods)
-            work = work_of(store, rows, manifest.blocks, list(opened.methods), list(opened.metrics), taken)
-            left = Counter(unit.method for unit in work.waiting)
+            waiting = units_left(store, rows, manifest.blocks, [*opened.methods], [*opened.metrics], taken)
+            left = Counter(unit.method for unit in waiting)
             done = {name: len(manifest.blocks) - left[name] for name in opened.methods}
     selection = study.images
     survey = Survey(opened, selection)

@@ -40,7 +40,7 @@ from proofmap.study.executor import Executor, LocalExecutor, Lost
 from proofmap.study.lock import remove_run, run_folder
 from proofmap.study.manifest import Manifest, Registered
 from proofmap.study.opened import OpenStudy, dataset_settings, open_study
-from proofmap.study.planning import Plan, Work, make_plan, measure_speed, work_of
+from proofmap.study.planning import Plan, make_plan, measure_speed, units_left
 from proofmap.study.resume import (
     changed_settings,
     failed_units,
@@ -252,26 +252,25 @@ class _Run:
             self.on_sanity(Sanity.from_record(self.manifest.sanity))
         self._register()
         methods, metrics = list(self.opened.methods), list(self.opened.metrics)
-        work = work_of(
-            self.store, images, self.manifest.blocks, methods, metrics, map_sources(self.opened.methods)
-        )
-        plan = self._plan(images, work)
+        taken = map_sources(self.opened.methods)
+        waiting = units_left(self.store, images, self.manifest.blocks, methods, metrics, taken)
+        plan = self._plan(images, waiting)
         _check_disk_space(self.folder, plan)
         if self.on_plan is not None:
-            if work.waiting and isinstance(self.executor, LocalExecutor):
+            if waiting and isinstance(self.executor, LocalExecutor):
                 speed = measure_speed(self.opened.classifier, plan.expected.known, plan.at_once)
                 plan = replace(plan, speed=speed)
             self.on_plan(plan)
         passes = None if plan.cost is None else plan.cost.passes
-        self.tally.start(self.store, work.units, len(work.waiting), passes)
-        if work.waiting:
+        self.tally.start(self.store, plan.units, len(waiting), passes)
+        if waiting:
             self._save(replace(self.manifest, run_scores=()))  # they would no longer be about all of the run
         finished: set[tuple[str, int]] = set()
         try:
-            given_up = self._work(work, finished) if work.waiting else {}
+            given_up = self._work(waiting, finished) if waiting else {}
         except BaseException as stop:
             if self.store.is_in_place():
-                stop.add_note(_describe_kept(work, finished, self.opened.classifier.inputs.singular))
+                stop.add_note(_describe_kept(plan, waiting, finished))
             raise
         query = "SELECT method, failures FROM units WHERE failures IS NOT NULL"
         pairs = {(name, image) for name, why in self.store.rows(query) for image in json.loads(why)}
@@ -367,20 +366,20 @@ class _Run:
         self._save(replace(self.manifest, methods=found["methods"], metrics=found["metrics"]))
 
     @exit_as_error()
-    def _plan(self, images: Sequence[ImageRow], work: Work) -> Plan:
+    def _plan(self, images: Sequence[ImageRow], waiting: Sequence[Unit]) -> Plan:
         labels = sum(len(image.labels) for image in images) / len(images)
-        waiting = Counter(unit.method for unit in work.waiting)
-        return make_plan(self.opened, len(images), labels, len(work.images), waiting)
+        left = Counter(unit.method for unit in waiting)
+        return make_plan(self.opened, len(images), labels, len(self.manifest.blocks), left)
 
     # ---- the work -----------------------------------------------------------------------------------------------
 
-    def _work(self, work: Work, finished: set[tuple[str, int]]) -> dict[str, int]:
+    def _work(self, waiting: Sequence[Unit], finished: set[tuple[str, int]]) -> dict[str, int]:
         """Compute and store the units, and add method and block of each to ``finished``. Returns the methods that kept failing, each with the number of images on which it was not tried."""
         failing: dict[str, list[Unit]] = defaultdict(list)  # the units in a row that a method failed on
         given_up: Counter[str] = Counter()
 
         def units() -> Iterator[Unit]:
-            for unit in work.waiting:
+            for unit in waiting:
                 failed = failing[unit.method]
                 images = sum(len(one.subjects) for one in failed)
                 if len(failed) >= GIVE_UP_AFTER and images >= GIVE_UP_IMAGES:
@@ -513,8 +512,8 @@ def _lost_units(folder: Path, store: Store) -> list[tuple[str, int]]:
     there = set(os.listdir(path)) if path.is_dir() else set()
     return [
         (method, block)
-        for block, method, _, maps in store.work_done()
-        if maps and os.path.basename(maps) not in there
+        for method, block, maps in store.rows("SELECT method, block, maps FROM units WHERE maps IS NOT NULL")
+        if os.path.basename(maps) not in there
     ]
 
 
@@ -528,13 +527,11 @@ def _check_disk_space(folder: Path, plan: Plan) -> None:
         )
 
 
-def _describe_kept(work: Work, finished: Collection[tuple[str, int]], item: str = "image") -> str:
-    """A phrase that says how many results a stopped run has kept, from its work and the (method, block) pairs finished in this call."""
-    waiting = [unit for unit in work.waiting if (unit.method, unit.block) not in finished]
-    images = sum(map(len, work.images.values()))
-    methods = work.units // max(1, len(work.images))
-    kept = images * methods - sum(len(unit.subjects) for unit in waiting)
+def _describe_kept(plan: Plan, waiting: Sequence[Unit], finished: Collection[tuple[str, int]]) -> str:
+    """A phrase that says how many results a stopped run has kept. ``finished`` has the (method, block) pairs finished in this call."""
+    every = plan.images * len(plan.methods)
+    kept = every - sum(len(unit.subjects) for unit in waiting if (unit.method, unit.block) not in finished)
     return (
-        f"kept {kept:,} of {counted(images * methods, 'result')} ({counted(images, item)} x {counted(methods, 'method')}); "
+        f"kept {kept:,} of {counted(every, 'result')} ({counted(plan.images, plan.item)} x {counted(len(plan.methods), 'method')}); "
         "run the same command to continue"
     )

@@ -60,6 +60,12 @@ COMMIT;
 """
 
 
+# what the units sum to, so that nobody reads all of them to continue a run; images: the ones that a method judged, under an empty metric
+_SUMS = (
+    "CREATE TABLE sums (method TEXT, metric TEXT, total REAL, count INTEGER, PRIMARY KEY (method, metric))"
+)
+
+
 class StoreError(ProofmapError):
     """A run directory cannot be read or written."""
 
@@ -142,6 +148,8 @@ class Store:
                 )
                 self._prepare()
             self._file = os.stat(self.path)
+            if write and not self.rows("SELECT 1 FROM sqlite_master WHERE name = 'sums'"):
+                self.recount()
         except BaseException:
             self.close()
             raise
@@ -271,13 +279,35 @@ class Store:
     def add_unit(self, unit: Mapping[str, object]) -> None:
         """Store a finished unit, by the columns of the table, in one transaction."""
         values = ", ".join(f":{column}" for column in unit)
+        sums = {**json.loads(str(unit["scores"])), **({"": (0.0, unit["judged"])} if unit["game"] else {})}
         with self._transaction():
             self.database.execute(f"INSERT INTO units ({', '.join(unit)}) VALUES ({values})", unit)
+            self.database.executemany(
+                "INSERT INTO sums VALUES (?, ?, ?, ?) ON CONFLICT (method, metric) "
+                "DO UPDATE SET total = total + excluded.total, count = count + excluded.count",
+                [(unit["method"], metric, *pair) for metric, pair in sums.items()],
+            )
 
-    def work_done(self) -> Iterator[tuple[int, str, str, str | None]]:
-        """Block, method, metrics (as JSON) and file of maps of every unit, by block. Read one by one: there may be millions."""
+    def unfinished(
+        self, methods: Sequence[str], metrics: Sequence[str], blocks: int
+    ) -> Iterator[tuple[int, list[tuple[str, str, str | None]]]]:
+        """The blocks, of so many, that may lack some of these metrics of some of these methods: each with method, metrics (as JSON) and file
+        of maps of the units that it has. Read one by one: there may be millions."""
+        query = """SELECT block FROM units WHERE metrics = ? AND method IN (SELECT value FROM json_each(?))
+            GROUP BY block HAVING count(DISTINCT method) = ?"""  # usually all but the last ones
+        wanted = json.dumps(list(metrics)), json.dumps(list(methods)), len(methods)
+        finished = {block for (block,) in self.rows(query, *wanted)}
+        left = [block for block in range(blocks) if block not in finished]
+        query = "SELECT block, method, metrics, maps FROM units WHERE block >= ? ORDER BY block"
         with self._errors():
-            yield from self.database.execute("SELECT block, method, metrics, maps FROM units ORDER BY block")
+            rows = self.database.execute(query, left[:1] or [blocks])
+            row = next(rows, None)
+            for block in left:
+                own = []
+                while row is not None and row[0] <= block:
+                    own += [row[1:]] if row[0] == block else []
+                    row = next(rows, None)
+                yield block, own
 
     def results(
         self, methods: Iterable[str]
@@ -303,19 +333,30 @@ class Store:
     def means(self) -> tuple[dict[str, dict[str, tuple[float, int]]], Counter[str]]:
         """The sums of the values so far with the numbers of images that count, by method and metric; and the images of each method."""
         sums: dict[str, dict[str, tuple[float, int]]] = {}
-        of = "total(json_extract(value, '$[0]')), sum(json_extract(value, '$[1]'))"
-        query = f"SELECT method, key, {of} FROM units, json_each(scores) GROUP BY method, key"
-        for method, metric, total, count in self.rows(query):
+        for method, metric, total, count in self.rows("SELECT * FROM sums WHERE metric <> ''"):
             sums.setdefault(method, {})[metric] = (total, count)
-        # a unit that only adds metrics has no curves
-        query = "SELECT method, sum(judged) FROM units WHERE game IS NOT NULL GROUP BY method"
-        return sums, Counter(dict(self.rows(query)))
+        return sums, Counter(dict(self.rows("SELECT method, count FROM sums WHERE metric = ''")))
 
     def delete(self, units: Iterable[tuple[str, int]] = (), *, method: str = "") -> None:
         """Delete units by method and block, or all units of a method. The next run computes them again."""
         with self._transaction():
             self.database.executemany("DELETE FROM units WHERE method = ? AND block = ?", list(units))
             self.database.execute("DELETE FROM units WHERE method = ?", (method,))
+        self.recount()
+
+    def recount(self) -> None:
+        """Compute the sums again from all units."""
+        of = "total(json_extract(value, '$[0]')), sum(json_extract(value, '$[1]'))"
+        with self._transaction():
+            self.database.execute("DROP TABLE IF EXISTS sums")
+            self.database.execute(_SUMS)
+            self.database.execute(
+                f"INSERT INTO sums SELECT method, key, {of} FROM units, json_each(scores) GROUP BY method, key"
+            )
+            # a unit that only adds metrics has no curves
+            self.database.execute(
+                "INSERT INTO sums SELECT method, '', 0, sum(judged) FROM units WHERE game IS NOT NULL GROUP BY method"
+            )
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

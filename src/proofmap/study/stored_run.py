@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -107,23 +106,19 @@ class Run:
         return bool(self.store.rows("SELECT 1 FROM units WHERE judged > 0 LIMIT 1"))
 
     def unfinished(
-        self, methods: Iterable[str] | None = None, metrics: Iterable[str] | None = None
+        self, methods: Collection[str] | None = None, metrics: Collection[str] | None = None
     ) -> dict[str, int]:
         """The methods that are not finished, each with the number of images that it has not judged yet. Failed images are not counted.
 
         ``methods`` and ``metrics`` restrict this to some methods and metrics of the run.
         """
-        wanted = {*(self.metrics if metrics is None else metrics)} & {*self.metrics}
-        asked = {*(self.methods if methods is None else methods)}
-        done: dict[str, Counter[int]] = {name: Counter() for name in self.methods if name in asked}
-        for block, method, names, _ in self.store.work_done():
-            if method in done:
-                done[method][block] += len(wanted.intersection(json.loads(names)))
-        blocks = self.manifest.blocks
-        lacking = {
-            name: sum(len(places) for block, places in enumerate(blocks) if found[block] < len(wanted))
-            for name, found in done.items()
-        }
+        rows = [name for name in self.methods if methods is None or name in methods]
+        wanted = [name for name in self.metrics if metrics is None or name in metrics]
+        blocks, lacking = self.manifest.blocks, dict.fromkeys(rows, 0)
+        for block, units in self.store.unfinished(rows, wanted, len(blocks)):
+            for row in rows:
+                done = {metric for method, names, _ in units if method == row for metric in json.loads(names)}
+                lacking[row] += 0 if done.issuperset(wanted) else len(blocks[block])
         return {name: images for name, images in lacking.items() if images}
 
     def _no_results(self) -> StoreError:
@@ -149,7 +144,9 @@ class Run:
         found = self.manifest.sanity
         return None if found is None else Sanity.from_record(found)
 
-    def notes(self, methods: Iterable[str] | None = None, metrics: Iterable[str] | None = None) -> list[str]:
+    def notes(
+        self, methods: Collection[str] | None = None, metrics: Collection[str] | None = None
+    ) -> list[str]:
         """Notes on how the numbers of these methods and metrics were made; by default of all."""
         rows, kind = list(self.methods if methods is None else methods), kind_of(self.manifest.identity)
         images, failures = counted(len(self.images), kind.singular), self.failures()
