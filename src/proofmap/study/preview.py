@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,14 +29,12 @@ def preview(study: Study, out: Path, *, device: str | None = None, threads: int 
     manifest, new = resolve_manifest(out, opened, live=False)
     classifier.fix_batches(*manifest.batches)
     rows: list[ImageRow] = []
-    done: dict[str, int] = {}
+    left: Mapping[str, int] = dict.fromkeys(opened.methods, len(manifest.blocks))
     if not new and (out / SCORES).exists():
         with Store(out) as store:
-            rows = manifest.selection.chosen(store.images())
-            taken = map_sources(opened.methods)
-            waiting = units_left(store, rows, manifest.blocks, [*opened.methods], [*opened.metrics], taken)
-            left = Counter(unit.method for unit in waiting)
-            done = {name: len(manifest.blocks) - left[name] for name in opened.methods}
+            rows, taken = manifest.selection.chosen(store.images()), map_sources(opened.methods)
+            units = units_left(store, rows, manifest.blocks, [*opened.methods], [*opened.metrics], taken)
+            left = Counter(unit.method for unit in units)
     selection = study.images
     survey = Survey(opened, selection)
     filtered = selection.correct or selection.min_second_probability is not None or survey.rule.kind == "true"
@@ -44,10 +43,9 @@ def preview(study: Study, out: Path, *, device: str | None = None, threads: int 
     images = max(len(rows), wanted)
     looked_at = rows or [row for row in survey.look(order[:_LOOKED_AT]) if row.labels]
     labels = sum(len(row.labels) for row in looked_at) / max(1, len(looked_at))
-    known = max(manifest.chosen, default=0)
-    blocks = len(manifest.blocks) + -(-(images - known) // manifest.images_per_unit)
-    waiting = {name: max(0, blocks - done.get(name, 0)) for name in opened.methods}
-    plan = make_plan(opened, images, labels, blocks, waiting)
+    more = -(-(images - max(manifest.chosen, default=0)) // manifest.images_per_unit)
+    waiting = {name: left[name] + more for name in opened.methods}
+    plan = make_plan(opened, images, labels, len(manifest.blocks) + more, waiting)
     speed = measure_speed(classifier, plan.expected.known, plan.at_once)
     sure = len(rows) >= wanted or not filtered
     methods = {name: method.record(opened.session) for name, method in opened.methods.items()}
