@@ -12,7 +12,7 @@ import pytest
 
 import proofmap as pm
 from proofmap.core.errors import InputError
-from proofmap.results.audit import audit, junit
+from proofmap.results.audit import audit
 from tests.report.test_compare import judged, with_values
 from tests.toys import linear_classifier
 
@@ -70,7 +70,7 @@ def test_equal_values_pass_by_their_interval_from_twenty_images_on(n: int, passe
     result = audit(found, min_completeness=0.8, use="interval")
     assert result.passes == passes and f"{n} equal values" in result.table()
     assert passes or result.lines[0].reason == "19 equal values give no interval; 20 are needed"
-    assert "mean 1.0000, equal values, n = " in junit(result)
+    assert "mean 1.0000, equal values, n = " in result.junit()
     assert not audit(found, bars={"completeness": 1.1}, use="interval").passes
 
 
@@ -91,12 +91,16 @@ def test_all_forms_say_the_same() -> None:
     result = audit(found, min_soundness=0.5, min_best_effort=0.1)
     record = json.loads(result.json())
     assert record["passes"] == result.passes and record["use"] == "mean"
-    assert record["lines"] == [asdict(line) for line in result.lines]
+    no_drop = {"value_against": None, "difference": None}
+    assert record["lines"] == [{**asdict(line), **no_drop} for line in result.lines]
     rows = list(csv.DictReader(result.csv().splitlines()))
     lines = (*result.lines, *result.controls)
     assert [row["passes"] == "True" for row in rows] == [line.passes for line in lines]
     assert sum(line.startswith("|") for line in result.markdown().splitlines()) == 2 + len(lines)
-    assert record["controls"] == [asdict(line) for line in result.controls] and len(result.controls) == 4
+    assert (
+        record["controls"] == [{**asdict(line), **no_drop} for line in result.controls]
+        and len(result.controls) == 4
+    )
 
 
 # ---- controls ---------------------------------------------------------------------------------------------------
@@ -253,7 +257,7 @@ def test_junit_has_a_test_per_bar_and_says_what_failed() -> None:
     then = with_control(NOISE)
     then = replace(then, results=(replace(then.results[0], values=now.results[0].values), then.results[1]))
     result = audit(now, min_completeness=0.95, min_soundness=0.8, against=then, max_drop=0.05)
-    suites = ElementTree.fromstring(junit(result, run="runs/now", also={"is finished": "m lacks 2 images"}))
+    suites = ElementTree.fromstring(result.junit(run="runs/now", also={"is finished": "m lacks 2 images"}))
     (suite,) = suites
     cases = {(case.get("classname"), case.get("name")): case for case in suite.findall("testcase")}
     failed = {key: case.find("failure") for key, case in cases.items() if case.find("failure") is not None}
@@ -269,5 +273,5 @@ def test_junit_has_a_test_per_bar_and_says_what_failed() -> None:
 def test_junit_can_be_read_whatever_things_are_called() -> None:
     name = 'a<b>&"c" \x00\x1b[31m\ufffe\nd'
     result = audit(with_values({name: GOOD}), bars={"completeness": 0.95})
-    (case,) = ElementTree.fromstring(junit(result, run=name)).iter("testcase")
+    (case,) = ElementTree.fromstring(result.junit(run=name)).iter("testcase")
     assert case.get("classname") == 'a<b>&"c" [31m? d.a<b>&"c" [31m? d'

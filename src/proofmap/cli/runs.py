@@ -16,7 +16,6 @@ from proofmap.core.files import output_file, write_text
 from proofmap.core.inputs import kind_of
 from proofmap.core.text import counted
 from proofmap.results.audit import audit as audit_scores
-from proofmap.results.audit import junit as junit_text
 from proofmap.results.compare import compare as compare_scores
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.score_tables import TABLES
@@ -176,7 +175,7 @@ def audit(
         if junit is not None:
             write_text(
                 output_file(junit, "--junit", "audit.xml"),
-                junit_text(result, run=opened.folder.name, also=demands),
+                result.junit(run=opened.folder.name, also=demands),
             )
         _print_notes(opened)
         for note in result.notes if format == "csv" else ():  # the other formats contain them

@@ -32,64 +32,47 @@ _OF_THE_NET = ("color",)
 _ROUNDING = 1e-6
 """Tolerance for float32: a drop of exactly the limit passes."""
 
+_SUITE = "proofmap audit"
+_NOT_XML = re.compile("[^\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # of what fits in one line
+
 Use = Literal["mean", "interval"]
 """What is compared with a bar: the ``mean`` over images, or the whole 95 % ``interval`` (the worse of its two ends)."""
 
 
 @dataclass(frozen=True)
 class AuditLine:
-    """The comparison of one score of one method with its bar."""
+    """One score of one method, compared with its bar or with another run."""
 
     method: str
     metric: str
     higher_is_better: bool
     bar: float
+    """The bar; against another run, the largest drop allowed."""
     value: float
     low: float
     high: float
+    """The 95 % interval: of the value, or of the difference from the other run."""
     n: int
-    passes: bool
     reason: str
+    """Why it fails; empty if it passes."""
+    passes: bool
+    is_drop: bool = False
+    """Whether it is compared with another run: ``value_against`` is that run's mean over the same images."""
+    value_against: float = math.nan
+    difference: float = math.nan
 
     @property
     def what(self) -> str:
-        """The bar as text, such as ``>= 0.8``."""
-        return f"{'>=' if self.higher_is_better else '<='} {self.bar:g}"
+        """The bar as text, such as ``>= 0.8``, or the allowed change, such as ``-0.05 at most``."""
+        if not self.is_drop:
+            return f"{'>=' if self.higher_is_better else '<='} {self.bar:g}"
+        return f"{'-' if self.higher_is_better else '+'}{self.bar:g} at most"
 
     @property
     def verdict(self) -> str:
-        return "passes" if self.passes else f"fails: {self.reason}"
-
-
-@dataclass(frozen=True)
-class DropLine:
-    """The paired change of one score since another run, and whether it stays within the largest drop allowed."""
-
-    method: str
-    metric: str
-    higher_is_better: bool
-    max_drop: float
-    value: float
-    """The mean over the images that both runs count."""
-    value_against: float
-    """The other run's mean over the same images."""
-    difference: float
-    low: float
-    high: float
-    n: int
-    passes: bool
-    reason: str
-
-    @property
-    def what(self) -> str:
-        """The allowed change as text, such as ``-0.05 at most``."""
-        return f"{'-' if self.higher_is_better else '+'}{self.max_drop:g} at most"
-
-    @property
-    def verdict(self) -> str:
-        if self.passes:
-            return f"passes{'' if self.n else ': it counted nothing before'}"
-        return f"fails: {self.reason}"
+        if not self.passes:
+            return f"fails: {self.reason}"
+        return f"passes{'' if self.n else ': it counted nothing before'}"
 
 
 @dataclass(frozen=True)
@@ -103,7 +86,7 @@ class AuditResult(Tables):
     """Whether controls reach the bars, why soundness may not come from maps, and how the other run differs."""
     controls: tuple[AuditLine, ...] = ()
     """Comparisons of the controls (maps that do not use the net) with the same bars. Each control must miss at least one bar."""
-    drops: tuple[DropLine, ...] = ()
+    drops: tuple[AuditLine, ...] = ()
     """Comparisons of scores with those of another run."""
 
     @property
@@ -111,7 +94,7 @@ class AuditResult(Tables):
         return all(line.passes for line in self.held) and not self.too_good
 
     @property
-    def held(self) -> list[AuditLine | DropLine]:
+    def held(self) -> list[AuditLine]:
         """The comparisons that must pass: those of methods with bars, and the drops. Those of controls are not included."""
         return [*self.lines, *self.drops]
 
@@ -148,17 +131,17 @@ class AuditResult(Tables):
         )
         drops = tables.cells_of(
             self.drops,
-            ("method", lambda d: d.method),
-            ("metric", lambda d: tables.metric_with_arrow(d.metric, d.higher_is_better)),
-            ("mean", lambda d: tables.number(d.value)),
-            ("before", lambda d: tables.number(d.value_against)),
-            ("difference", lambda d: tables.signed(d.difference)),
-            ("95 % interval", lambda d: tables.interval(d.low, d.high, d.n, tables.signed)),
-            ("n", lambda d: str(d.n)),
-            ("allowed", lambda d: d.what),
-            ("verdict", lambda d: d.verdict),
+            ("method", lambda line: line.method),
+            ("metric", lambda line: tables.metric_with_arrow(line.metric, line.higher_is_better)),
+            ("mean", lambda line: tables.number(line.value)),
+            ("before", lambda line: tables.number(line.value_against)),
+            ("difference", lambda line: tables.signed(line.difference)),
+            ("95 % interval", lambda line: tables.interval(line.low, line.high, line.n, tables.signed)),
+            ("n", lambda line: str(line.n)),
+            ("allowed", lambda line: line.what),
+            ("verdict", lambda line: line.verdict),
         )
-        return [*([bars] if self.lines else []), *([drops] if self.drops else [])]
+        return [table for table, lines in ((bars, self.lines), (drops, self.drops)) if lines]
 
     def _verdict(self, line: AuditLine) -> str:
         if line in self.lines:
@@ -166,11 +149,63 @@ class AuditResult(Tables):
         return f"control: {'reaches' if line.passes else 'misses'} it"
 
     def records(self) -> list[dict[str, object]]:
-        bars = (*self.lines, *self.controls)
-        return [*map(asdict, bars), *map(asdict, self.drops)]
+        return [asdict(line) for line in (*self.lines, *self.controls, *self.drops)]
 
     def record(self) -> dict[str, object]:
         return {"passes": self.passes, **asdict(self)}
+
+    def junit(self, *, run: str = "", also: Mapping[str, str] | None = None) -> str:
+        """The audit as JUnit XML, with one ``testcase`` per bar, per score that is compared with another run, and per control. The test of a
+        control fails if the control reaches all bars.
+
+        Args:
+            run: the name of the audited run, by which test reports group the tests.
+            also: further requirements of the run, by name, each with the reason why it is not met (empty if it is met).
+        """
+        cases = [_case(line) for line in self.held]
+        for control in dict.fromkeys(line.method for line in self.controls):
+            reached = control in self.too_good
+            cases.append((control, "misses a bar, as a control", "reaches every bar" if reached else "", ""))
+        cases += [("the run", what, why, "") for what, why in (also or {}).items()]
+        failed = sum(bool(reason) for _, _, reason, _ in cases)
+        counts = {"tests": str(len(cases)), "failures": str(failed), "errors": "0", "skipped": "0"}
+        suites = ElementTree.Element("testsuites", {"name": _SUITE, **counts})
+        suite = ElementTree.SubElement(
+            suites, "testsuite", {"name": _text(f"{_SUITE} {run}".strip()), **counts}
+        )
+        for method, what, reason, found in cases:
+            about = {
+                "classname": _text(f"{run}.{method}" if run else method),
+                "name": _text(what),
+                "time": "0",
+            }
+            case = ElementTree.SubElement(suite, "testcase", about)
+            if reason:
+                failure = ElementTree.SubElement(case, "failure", {"message": _text(reason), "type": "bar"})
+                failure.text = _text(" ".join(part for part in (method, what, reason, found) if part))
+            elif found:
+                ElementTree.SubElement(case, "system-out").text = _text(found)
+        ElementTree.SubElement(suite, "system-out").text = "\n".join(map(_text, (*self.notes, self.rule)))
+        ElementTree.indent(suites, " ")
+        return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(suites, encoding="unicode")}\n'
+
+
+def _case(line: AuditLine) -> tuple[str, str, str, str]:
+    """Method, name, reason of failure, and the numbers, of the test of one line."""
+    what, before, places = line.what, "", ".4f"
+    if line.is_drop:
+        what, places = f"against the other run: {line.what}", "+.4f"
+        before = f", before {line.value_against:.4f}, difference {line.difference:+.4f}"
+    ends = f"95 % interval {line.low:{places}} to {line.high:{places}}"
+    if line.low == line.high:
+        ends = "equal values"
+    found = f"(mean {line.value:.4f}{before}, {ends}, n = {line.n})"
+    return line.method, f"{line.metric} {what}", line.reason, found
+
+
+def _text(text: str) -> str:
+    """The text in one line; characters that XML does not allow become ``?``."""
+    return _NOT_XML.sub("?", one_line(text))
 
 
 def _reaching(controls: Sequence[AuditLine]) -> tuple[str, ...]:
@@ -249,7 +284,7 @@ def audit(
             found += [_line(result, metric, bar, use) for metric, bar in own.items()]
         return tuple(found)
 
-    drops: tuple[DropLine, ...] = ()
+    drops: tuple[AuditLine, ...] = ()
     drop_notes: list[str] = []
     if before is not None and max_drop is not None:
         # by default the methods of both evaluations: a method that is missing in one must not pass
@@ -317,21 +352,20 @@ def _explained(evaluation: Evaluation, methods: Sequence[str], fill: str | None)
 
 def _line(result: MethodResult, metric: str, bar: float, use: Use) -> AuditLine:
     score = result.score(metric)
-    nearer = score.low if score.higher_is_better else score.high
-    judged = score.value if use == "mean" else nearer
+    up = 1 if score.higher_is_better else -1
+    judged = score.value if use == "mean" else score.low if score.higher_is_better else score.high
+    reason = ""
     if math.isnan(score.value):
         reason = "no image counts"
     elif math.isnan(judged):
         reason = "one image has no interval"
-    elif (judged < bar) if score.higher_is_better else (judged > bar):
+    elif up * judged < up * bar:
         what = "the mean" if use == "mean" else "the interval's end"
         reason = f"{what} is {judged:.4f}"
-    else:
-        reason = ""
-    if use == "interval" and not reason and score.low == score.high and score.n < ENOUGH:
+    elif use == "interval" and score.low == score.high and score.n < ENOUGH:
         reason = f"{counted(score.n, 'equal value')} give no interval; {ENOUGH} are needed"
     numbers = (bar, score.value, score.low, score.high, score.n)
-    return AuditLine(result.name, metric, score.higher_is_better, *numbers, not reason, reason)
+    return AuditLine(result.name, metric, score.higher_is_better, *numbers, reason, not reason)
 
 
 # ---- drops ---------------------------------------------------------------------------------------------------
@@ -343,16 +377,14 @@ def _drops(
     max_drop: float | Mapping[str, float],
     methods: Sequence[str],
     use: Use,
-) -> Iterator[DropLine]:
-    """One :class:`DropLine` per method and metric, for methods that were judged in both evaluations by the same metrics and settings."""
+) -> Iterator[AuditLine]:
+    """One :class:`AuditLine` per method and metric, for methods that were judged in both evaluations by the same metrics and settings."""
     limits = dict(max_drop) if isinstance(max_drop, Mapping) else {"": float(max_drop)}
     for what, limit in limits.items():
         if not (math.isfinite(limit) and limit >= 0):
             raise InputError(
                 f"the allowed drop of {what or 'a score'} must be a number of at least 0, not {limit}"
             )
-    if not (methods and limits):
-        raise InputError("there is nothing to compare with the other run: no method, or no score")
     for key in _SAME_IN_BOTH:
         if key in evaluation.settings and key in against.settings:
             _check_same(key, evaluation.settings[key], against.settings[key])
@@ -365,25 +397,20 @@ def _drops(
             yield _drop(name, d, limits.get(d.metric, limits.get("", 0.0)), use, counted_before)
 
 
-def _drop(method: str, d: Difference, limit: float, use: Use, counted_before: bool) -> DropLine:
-    """The :class:`DropLine` of one difference. A score that counted no image in the other run cannot drop, so it passes."""
+def _drop(method: str, d: Difference, limit: float, use: Use, counted_before: bool) -> AuditLine:
+    """The line of one difference. A score that counted no image in the other run cannot drop, so it passes."""
     up = 1 if d.higher_is_better else -1
-    end = d.low if d.higher_is_better else d.high
-    judged = up * (d.difference if use == "mean" else end)
+    judged = up * (d.difference if use == "mean" else d.low if d.higher_is_better else d.high)
+    reason = ""
     if d.n == 0:
         reason = "no image counts in both runs" if counted_before else ""
     elif math.isnan(judged):
         reason = "one image has no interval"
     elif judged < -limit - _ROUNDING:
-        reason = (
-            f"worse by {-judged:.4f}"
-            if use == "mean"
-            else f"by the interval's end it is worse by {-judged:.4f}"
-        )
-    else:
-        reason = ""
-    numbers = (limit, d.value, d.baseline_value, d.difference, d.low, d.high, d.n)
-    return DropLine(method, d.metric, d.higher_is_better, *numbers, not reason, reason)
+        by = "" if use == "mean" else "by the interval's end it is "
+        reason = f"{by}worse by {-judged:.4f}"
+    numbers = (limit, d.value, d.low, d.high, d.n, reason, not reason, True, d.baseline_value, d.difference)
+    return AuditLine(method, d.metric, d.higher_is_better, *numbers)
 
 
 def _check_same(what: str, here: object, there: object) -> None:
@@ -440,59 +467,3 @@ def _how_runs_differ(evaluation: Evaluation, against: Evaluation, methods: Seque
             f"{counted(both, evaluation.inputs.singular)} in both runs, of {n} now and {m} before; only these count"
         )
     return notes
-
-
-# ---- JUnit XML ----------------------------------------------------------------------------------------------
-
-_SUITE = "proofmap audit"
-_NOT_XML = re.compile("[^\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # of what fits in one line
-
-
-def junit(result: AuditResult, *, run: str = "", also: Mapping[str, str] | None = None) -> str:
-    """The audit as JUnit XML, with one ``testcase`` per bar, per score that is compared with another run, and per control. The test of a
-    control fails if the control reaches all bars.
-
-    Args:
-        run: the name of the audited run, by which test reports group the tests.
-        also: further requirements of the run, by name, each with the reason why it is not met (empty if it is met).
-    """
-    cases = [_case(line) for line in result.held]
-    for control in dict.fromkeys(line.method for line in result.controls):
-        reached = control in result.too_good
-        cases.append((control, "misses a bar, as a control", "reaches every bar" if reached else "", ""))
-    cases += [("the run", what, why, "") for what, why in (also or {}).items()]
-    failed = sum(bool(reason) for _, _, reason, _ in cases)
-    counts = {"tests": str(len(cases)), "failures": str(failed), "errors": "0", "skipped": "0"}
-    suites = ElementTree.Element("testsuites", {"name": _SUITE, **counts})
-    suite = ElementTree.SubElement(suites, "testsuite", {"name": _text(f"{_SUITE} {run}".strip()), **counts})
-    for method, what, reason, found in cases:
-        about = {"classname": _text(f"{run}.{method}" if run else method), "name": _text(what), "time": "0"}
-        case = ElementTree.SubElement(suite, "testcase", about)
-        if reason:
-            failure = ElementTree.SubElement(case, "failure", {"message": _text(reason), "type": "bar"})
-            failure.text = _text(" ".join(part for part in (method, what, reason, found) if part))
-        elif found:
-            ElementTree.SubElement(case, "system-out").text = _text(found)
-    ElementTree.SubElement(suite, "system-out").text = "\n".join(map(_text, (*result.notes, result.rule)))
-    ElementTree.indent(suites, " ")
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(suites, encoding="unicode")}\n'
-
-
-def _case(line: AuditLine | DropLine) -> tuple[str, str, str, str]:
-    """Method, name, reason of failure, and the numbers, of the test of one line."""
-    what, before, places = line.what, "", ".4f"
-    if isinstance(line, DropLine):
-        what, places = f"against the other run: {line.what}", "+.4f"
-        before = f", before {line.value_against:.4f}, difference {line.difference:+.4f}"
-    ends = (
-        "equal values"
-        if line.low == line.high
-        else f"95 % interval {line.low:{places}} to {line.high:{places}}"
-    )
-    found = f"(mean {line.value:.4f}{before}, {ends}, n = {line.n})"
-    return line.method, f"{line.metric} {what}", line.reason, found
-
-
-def _text(text: str) -> str:
-    """The text in one line; characters that XML does not allow become ``?``."""
-    return _NOT_XML.sub("?", one_line(text))
