@@ -17,7 +17,7 @@ from proofmap.methods.controls import Random
 from proofmap.metrics import Soundness, make_metric
 from proofmap.models import load_classifier
 from proofmap.plugins.identity import provenance
-from proofmap.plugins.source import is_installed, source_files, source_of
+from proofmap.plugins.python_file import is_installed, source_files, source_of
 from proofmap.study.manifest import Manifest
 from proofmap.study.store import StoreError
 from tests.sessions import bound

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap.classifier.steadiness import FirstLook, difference_between_batches
+from proofmap.classifier.steadiness import FirstLook
 from proofmap.core.errors import ModelError
 from proofmap.core.inputs import Text
 from proofmap.data.folders import image_folder
@@ -136,7 +136,7 @@ def test_a_net_that_depends_on_large_batches_of_masked_images_is_refused(net: ob
 def test_an_error_at_one_index_is_found_in_batches_of_any_size(size: int) -> None:
     f = pm.Classifier(wrong_at_seven, size=SIZE)
     with pytest.raises(ModelError, match="depends on its batch"):
-        difference_between_batches(f.frozen(), pixels(size, SIZE))
+        FirstLook.difference_between_batches(f.frozen(), pixels(size, SIZE))
 
 
 def slightly_by_batch(x: Tensor) -> Tensor:

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 import proofmap as pm
-from proofmap import loop
-from proofmap.classifier import classifier as classifiers
 from proofmap.classifier import together
+from proofmap.classifier.steadiness import FirstLook
 from proofmap.core.batching import BatchSize
 from proofmap.core.errors import BatchSizeWarning, InputError
 from proofmap.core.inputs import Text
@@ -47,7 +46,7 @@ METRICS = ["completeness", "soundness", "deletion"]
 
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Texts of each length by themselves."""
-    monkeypatch.setattr(classifiers, "ask", lambda net, x, inputs: net(x))
+    monkeypatch.setattr(together._Lane, "outputs", together.Lane.outputs)
 
 
 @pytest.mark.filterwarnings("ignore::proofmap.methods.gradients.paths.SumRuleWarning")  # few steps
@@ -77,7 +76,7 @@ class Strings:
 
 
 def test_a_function_of_strings_is_called_with_all_lengths_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "difference_between_batches", lambda *_: 0.0)  # at one length only
+    monkeypatch.setattr(FirstLook, "difference_between_batches", lambda *_: 0.0)  # at one length only
 
     def judged() -> tuple[pm.Evaluation, list[int]]:
         model = Strings()
@@ -170,10 +169,10 @@ def test_each_length_has_its_share_of_the_batch() -> None:
     f, batch, seen = toy_classifier(), BatchSize(100), []
 
     def work(n: int, places: Tensor, progress: Progress) -> None:
-        seen.append(together.share_of(batch).size)
+        seen.append(together.lane().share_of(batch).size)
 
     together.each_length(f, [(4, torch.tensor([0, 3, 4])), (7, torch.tensor([2]))], work)
-    assert seen == [75, 25] and together.share_of(batch) is batch
+    assert seen == [75, 25] and together.lane().share_of(batch) is batch
 
 
 def test_lengths_run_side_by_side_until_they_fill_a_batch() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proofmap.classifier.steadiness import FirstLook, UnsteadyNet, difference_between_batches
+from proofmap.classifier.steadiness import FirstLook, UnsteadyNet
 from proofmap.classifier.together import each_length
 from proofmap.core.batching import OutOfMemory
 from proofmap.core.errors import InputError
@@ -167,7 +167,7 @@ def _check(
     if session.batch_difference is None:
         games = [*(game for metric in metrics.values() for game in metric.games()), InsertionGame()]
         try:
-            session.batch_difference = difference_between_batches(
+            session.batch_difference = FirstLook.difference_between_batches(
                 *masked_batch(session, games[0], block.images, block.labels)
             )
         except UnsteadyNet:

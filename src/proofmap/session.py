@@ -12,7 +12,7 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.classifier.kernels import outside_inference_mode, steady_kernels
-from proofmap.classifier.together import apart, each_length
+from proofmap.classifier.together import each_length, lane
 from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, TextInputs
@@ -240,7 +240,7 @@ class Session:
         asked = labels[:, :1] if method.label_free and not method.reads_all_labels else labels
         with (
             note_errors(f"while the method {method.title()} made maps"),
-            apart(method.looks_inside),
+            lane().apart(method.looks_inside),
             steady_kernels(tf32=False),  # a method that can do with less, such as learning, says so itself
         ):
             # copies, since a method may write into what it is given, and others read the images and labels after it

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from proofmap.core.errors import ModelError
-from proofmap.models import hub_access, load_classifier
+from proofmap.models import hubs, load_classifier
 
 hub: Any = pytest.importorskip("huggingface_hub")
 CONFIG = "config.json"
@@ -70,15 +70,15 @@ def test_a_hub_that_fails_is_asked_once(server: Server, cache: Path) -> None:
         ModelError,
         match=r"cannot be reached .*asked once, for at most 5 s\), and the net is not in the local cache",
     ):
-        hub_access.ask_hugging_face("org/net", [CONFIG], extra="hf")
+        hubs._ask_hugging_face("org/net", [CONFIG], extra="hf")
     assert server.asked == [f"/org/net/resolve/main/{CONFIG}"]
 
 
 @pytest.mark.parametrize("server", [503], indirect=True)
 def test_without_the_hub_the_cache_is_enough(server: Server, cache: Path) -> None:
     put_into(cache, "org/net", CONFIG)
-    assert not hub_access.ask_hugging_face("org/net", ["other.json", CONFIG], extra="hf")
-    assert hub_access.folder_or_repository("hf", "org/net") == {"local_files_only": True}
+    assert not hubs._ask_hugging_face("org/net", ["other.json", CONFIG], extra="hf")
+    assert hubs._folder_or_repository("hf", "org/net") == {"local_files_only": True}
 
 
 @pytest.fixture
@@ -92,7 +92,12 @@ def transformers_that_load_nothing(monkeypatch: pytest.MonkeyPatch) -> list[Any]
 
     auto = SimpleNamespace(from_pretrained=from_pretrained)
     fake = SimpleNamespace(AutoModelForImageClassification=auto, AutoConfig=auto, AutoModel=auto)
-    monkeypatch.setattr("proofmap.models.hubs.require", lambda *_, **__: fake)
+    require = hubs.require
+    monkeypatch.setattr(
+        hubs,
+        "require",
+        lambda module, **settings: fake if module == "transformers" else require(module, **settings),
+    )
     return asked
 
 
@@ -122,7 +127,7 @@ def test_the_question_has_a_short_limit(asked: Asked) -> None:
     with pytest.raises(
         ModelError, match=r"cannot be reached \(TimeoutError: timed out; asked once, for at most 5 s\)"
     ):
-        hub_access.ask_hugging_face("org/net", [CONFIG], extra="hf")
+        hubs._ask_hugging_face("org/net", [CONFIG], extra="hf")
     assert asked.questions == [("org/net", LIMIT)]
 
 

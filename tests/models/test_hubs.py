@@ -275,7 +275,7 @@ def test_a_repository_that_cannot_be_reached_is_told(
     def offline(*_: object, **__: object) -> None:
         raise ConnectionError("no route to host")
 
-    monkeypatch.setattr(hubs, "folder_or_repository", lambda scheme, name: {})
+    monkeypatch.setattr(hubs, "_folder_or_repository", lambda scheme, name: {})
     monkeypatch.setattr(transformers.AutoModelForImageClassification, "from_pretrained", offline)
     with pytest.raises(ModelError, match=r"hf:org/net cannot be loaded.*downloaded.*no route to host"):
         load_classifier("hf:org/net")

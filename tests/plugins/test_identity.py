@@ -18,7 +18,7 @@ from torch import nn
 import proofmap as pm
 from proofmap.methods.from_function import FromFunction
 from proofmap.plugins.identity import identity, provenance
-from proofmap.plugins.source import HERE_ONLY
+from proofmap.plugins.python_file import HERE_ONLY
 from tests.toys import linear_classifier
 
 

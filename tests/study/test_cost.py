@@ -12,7 +12,8 @@ import torch
 from torch import nn
 
 import proofmap as pm
-from proofmap import cli, loop
+from proofmap import cli
+from proofmap.classifier.steadiness import FirstLook
 from proofmap.cli import demo
 from proofmap.cli.evaluate import preview_text
 from proofmap.models import registry
@@ -29,7 +30,7 @@ METHODS = ("learned-mask:steps=3,fill=gray", "top-label:learned-mask:steps=3,fil
 
 def test_the_expected_passes_are_those_that_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        loop, "difference_between_batches", lambda *_: 0.0
+        FirstLook, "difference_between_batches", lambda *_: 0.0
     )  # a look at the net, beside the work
     f, tally = counted_classifier(size=8)
     metrics = pm.default_metrics()

@@ -16,8 +16,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from proofmap import loop
 from proofmap.classifier import Classifier
+from proofmap.classifier.steadiness import FirstLook
 from proofmap.core.batching import BatchSizeWarning
 from proofmap.core.errors import InputError
 from proofmap.data import load_dataset
@@ -729,7 +729,7 @@ def test_a_net_that_counts_is_counted_right(
 ) -> None:
     """The passes of a unit are told by the net's own count."""
     monkeypatch.setattr(
-        loop, "difference_between_batches", lambda *_: 0.0
+        FirstLook, "difference_between_batches", lambda *_: 0.0
     )  # a look at the net, beside the work
     study, f, tally = counted
     assert isinstance(f.net, nn.Module) and any(isinstance(m, Counted) for m in f.net.modules())

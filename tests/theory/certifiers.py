@@ -7,7 +7,7 @@ from itertools import permutations
 import torch
 from torch import Tensor
 
-from proofmap.theory.linear import Sign, interval_sums
+from proofmap.theory.theorem import Sign, interval_sums
 
 
 def tv(inside: Tensor) -> Tensor:

@@ -10,13 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proofmap.core.errors import InputError
-from proofmap.theory.linear import (
-    Sign,
-    contributions,
-    greedy_reach,
-    interval_sums,
-    number_of_sets,
-)
+from proofmap.theory.linear import contributions
+from proofmap.theory.theorem import Sign, greedy_reach, interval_sums, number_of_sets
 from tests.theory.certifiers import best_interval, certifying_intervals, exact_probabilities, greedy_set, tv
 
 whole_numbers = st.lists(st.integers(-9, 9), min_size=1, max_size=9)

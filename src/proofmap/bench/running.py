@@ -27,7 +27,7 @@ from proofmap.core.files import check_output, file_name
 from proofmap.core.text import counted
 from proofmap.data.loader import load_blocks
 from proofmap.methods.method import Method, make_method
-from proofmap.plugins.source import source_files
+from proofmap.plugins.python_file import source_files
 from proofmap.plugins.specs import with_files_in
 from proofmap.results.sharing import shared_settings
 from proofmap.session import Session

@@ -20,11 +20,10 @@ from proofmap.classifier.outputs import (
     check_declaration,
     check_rows,
     chosen_labels,
-    names_of,
 )
 from proofmap.classifier.probability_models import ProbabilityModel, described
 from proofmap.classifier.steadiness import count_labels
-from proofmap.classifier.together import ask, share_of
+from proofmap.classifier.together import lane
 from proofmap.classifier.view import (
     LogitsModule,
     NetVersion,
@@ -125,7 +124,7 @@ class Classifier:
         if batch_size is not None:
             self.fix_batches(batch_size, batch_size)
         width = count_labels(self)
-        self.names: tuple[str, ...] = names_of(names, width, one_output=self.one_output)
+        self.names: tuple[str, ...] = _names_of(names, width, one_output=self.one_output)
         self._set_labels(label_set, renormalise)
 
     # ---- what the net is ------------------------------------------------------------------------------------
@@ -182,7 +181,7 @@ class Classifier:
     def batches(self) -> tuple[BatchSize, BatchSize]:
         """Batch sizes for forward passes and for passes with input gradient, chosen at first use from the memory of the device."""
         if self._longer is not None:
-            return share_of(self._longer.batches[0]), share_of(self._longer.batches[1])
+            return lane().share_of(self._longer.batches[0]), lane().share_of(self._longer.batches[1])
         if self._batches is None:
             self._batches = probe_batch_sizes(self, self.blank(1), tensors_of(self.net))
         return self._batches
@@ -292,7 +291,7 @@ class Classifier:
         if self._source is None or self._version.is_changed_in_place():  # a fast check, for inner loops
             self.refresh()
         x = self.inputs.for_net(x.to(self.dtype))
-        found = ask(self.net, x, self.inputs) if self._longer else self.net(x)
+        found = lane().outputs(self.net, x, self.inputs) if self._longer else self.net(x)
         found = check_rows(found, len(x), self.inputs.singular, finite=not self._checked)
         out = found.to(x.device, torch.float32, copy=True)  # a net may use its tensor again
         if not self._checked:
@@ -443,3 +442,24 @@ def as_classifier(given: Any) -> Classifier:
     else:
         advice = "pm.Classifier(model, ...)"
     raise InputError(f"the first argument must be a Classifier, not {type(given).__name__}; write {advice}")
+
+
+def _names_of(names: Sequence[str] | None, labels: int, *, one_output: bool) -> tuple[str, ...]:
+    """One name per label; for a net with one output, the name of its positive label is enough.
+
+    >>> _names_of(["tumour"], 2, one_output=True)
+    ('not tumour', 'tumour')
+    """
+    if names is None:
+        return tuple(str(i) for i in range(labels))
+    # surrogates, from a file read in the wrong encoding, cannot be stored
+    names = [str(name).encode(errors="backslashreplace").decode() for name in names]
+    if one_output and len(names) == 1:
+        return (f"not {names[0]}", names[0])
+    if len(names) != labels:
+        returns = (
+            "one output: name its two labels, [negative, positive]" if one_output else f"{labels} outputs"
+        )
+        order = "" if one_output else "; give one name for each output, in their order"
+        raise InputError(f"names has {len(names)} entries, but the net returns {returns}{order}")
+    return tuple(names)

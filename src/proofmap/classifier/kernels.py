@@ -4,7 +4,7 @@ NVIDIA GPUs, no autocast."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, cast
 
@@ -63,20 +63,14 @@ def steady_kernels(*, tf32: bool) -> Iterator[None]:
 
 
 @contextmanager
-def note_kernels() -> Iterator[None]:
-    """In this thread, only record what :func:`steady_kernels` requests. :func:`asked_kernels` returns the request, which is then passed to
-    the thread that runs the net."""
+def note_kernels() -> Iterator[Sequence[bool]]:
+    """In this thread, only record what :func:`steady_kernels` requests: whether TensorFloat-32, innermost last. The requests are passed to the
+    thread that runs the net."""
     _NOTED.asked = []
     try:
-        yield
+        yield _NOTED.asked
     finally:
         del _NOTED.asked
-
-
-def asked_kernels() -> bool | None:
-    """Whether this thread has requested TensorFloat-32; None if it has requested nothing."""
-    noted: list[bool] = getattr(_NOTED, "asked", [])
-    return noted[-1] if noted else None
 
 
 @contextmanager

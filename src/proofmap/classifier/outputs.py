@@ -115,27 +115,6 @@ def chosen_labels(
     return LabelSet(members, renormalise, outputs, outside)
 
 
-def names_of(names: Sequence[str] | None, labels: int, *, one_output: bool) -> tuple[str, ...]:
-    """One name per label; for a net with one output, the name of its positive label is enough.
-
-    >>> names_of(["tumour"], 2, one_output=True)
-    ('not tumour', 'tumour')
-    """
-    if names is None:
-        return tuple(str(i) for i in range(labels))
-    # surrogates, from a file read in the wrong encoding, cannot be stored
-    names = [str(name).encode(errors="backslashreplace").decode() for name in names]
-    if one_output and len(names) == 1:
-        return (f"not {names[0]}", names[0])
-    if len(names) != labels:
-        returns = (
-            "one output: name its two labels, [negative, positive]" if one_output else f"{labels} outputs"
-        )
-        order = "" if one_output else "; give one name for each output, in their order"
-        raise InputError(f"names has {len(names)} entries, but the net returns {returns}{order}")
-    return tuple(names)
-
-
 # ---- checks -------------------------------------------------------------------------------------------------------
 
 

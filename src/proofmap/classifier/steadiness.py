@@ -5,7 +5,7 @@ precision). Calls with other images in the batch, or in another order, may diffe
 number of threads changes the logits of EfficientNet-Lite0 by 1.4e-6 (3e-5 in bfloat16), and those of CIFAR's ResNets and ViT by 4e-7. The
 limit for other batches is wider because the effect of reduced precision inside a net (TF32, autocast) depends on the batch.
 
-These looks use two images. Once per evaluation, a whole batch of masked images is compared too (:func:`difference_between_batches`). Its limits
+These looks use two images. Once per evaluation, a whole batch of masked images is compared too (:meth:`FirstLook.difference_between_batches`). Its limits
 are wider, because the net of a study may be quantized in steps that depend on the batch: then the size of the difference is reported.
 """
 
@@ -98,37 +98,39 @@ class FirstLook:
         mixed = torch.cat([self.classifier.blank(1), self.images.flip(0)])
         _check_company(self._outputs(mixed)[1:].flip(0), self._before, self.classifier.inputs)
 
+    @staticmethod
+    @torch.no_grad()
+    def difference_between_batches(classifier: Classifier, x: Tensor) -> float:
+        """The largest difference of f(x, a) between one batch with all inputs ``x`` and smaller batches, in which each input has another index
+        and other company. Raises an UnsteadyNet if f moves by more than .2, or an output by more than .1 of the largest output.
+
+        This takes two passes per input. 0 if an output is NaN.
+        """
+        with steady_kernels(tf32=False):
+            whole = torch.cat(
+                in_batches(
+                    lambda a, b: classifier(x[a:b]), len(x), classifier.batches[0], item="masked image"
+                )
+            )
+            # batches of 1, 2, 4, ...: no input keeps its index
+            cuts = [0, *(2**k - 1 for k in range(1, len(x).bit_length())), len(x)]
+            parts = torch.cat([classifier(x[a:b]) for a, b in pairwise(cuts) if b > a])
+        if not bool(whole.isfinite().all() and parts.isfinite().all()):
+            return 0.0  # the game says so, with the inputs
+        one, other = (_comparable(each, classifier.outputs) for each in (whole, parts))
+        size, largest = float((one - other).abs().max()), float(torch.maximum(one.abs(), other.abs()).max())
+        moved = float((classifier.log_f(whole).exp() - classifier.log_f(parts).exp()).abs().max())
+        if size > _MASKED_OUTPUT * largest or moved > _MASKED_F:
+            item = classifier.inputs.singular
+            raise UnsteadyNet(
+                f"the net's output for a masked {item} depends on its batch, or differs from call to call: between a batch of {len(x)} and smaller ones an "
+                f"output moves by {size:.3g} (the largest output is {largest:.3g}), and f by {moved:.2g}, so f(x, a) is not defined. Make the net a "
+                f"function of each {item} alone: look for random numbers, and for steps that use the number or the order of the {classifier.inputs.noun}"
+            )
+        return moved
+
     def _outputs(self, images: Tensor) -> Tensor:
         return _comparable(self.classifier.logits(images), self.classifier.outputs)
-
-
-@torch.no_grad()
-def difference_between_batches(classifier: Classifier, x: Tensor) -> float:
-    """The largest difference of f(x, a) between one batch with all inputs ``x`` and smaller batches, in which each input has another index
-    and other company. Raises an UnsteadyNet if f moves by more than .2, or an output by more than .1 of the largest output.
-
-    This takes two passes per input. 0 if an output is NaN.
-    """
-    with steady_kernels(tf32=False):
-        whole = torch.cat(
-            in_batches(lambda a, b: classifier(x[a:b]), len(x), classifier.batches[0], item="masked image")
-        )
-        # batches of 1, 2, 4, ...: no input keeps its index
-        cuts = [0, *(2**k - 1 for k in range(1, len(x).bit_length())), len(x)]
-        parts = torch.cat([classifier(x[a:b]) for a, b in pairwise(cuts) if b > a])
-    if not bool(whole.isfinite().all() and parts.isfinite().all()):
-        return 0.0  # the game says so, with the inputs
-    one, other = (_comparable(each, classifier.outputs) for each in (whole, parts))
-    size, largest = float((one - other).abs().max()), float(torch.maximum(one.abs(), other.abs()).max())
-    moved = float((classifier.log_f(whole).exp() - classifier.log_f(parts).exp()).abs().max())
-    if size > _MASKED_OUTPUT * largest or moved > _MASKED_F:
-        item = classifier.inputs.singular
-        raise UnsteadyNet(
-            f"the net's output for a masked {item} depends on its batch, or differs from call to call: between a batch of {len(x)} and smaller ones an "
-            f"output moves by {size:.3g} (the largest output is {largest:.3g}), and f by {moved:.2g}, so f(x, a) is not defined. Make the net a "
-            f"function of each {item} alone: look for random numbers, and for steps that use the number or the order of the {classifier.inputs.noun}"
-        )
-    return moved
 
 
 def _comparable(logits: Tensor, outputs: str) -> Tensor:

@@ -7,7 +7,7 @@ net. When all threads are paused, the net computes all their requests in one bat
 Nothing depends on timing, so results are reproducible.
 
 Only the net's outputs, and their gradients with respect to the input, are computed together. A method that reads inner layers runs the net
-by itself, in the context :func:`apart`.
+by itself, in the context ``lane().apart()``.
 
 In the code, a *lane* is the thread for one length, and an *answer* is the result of a thread's request to the net.
 
@@ -23,8 +23,8 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -32,7 +32,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from proofmap.classifier.kernels import asked_kernels, note_kernels, outside_inference_mode, steady_kernels
+from proofmap.classifier.kernels import note_kernels, outside_inference_mode, steady_kernels
 from proofmap.classifier.outputs import check_rows
 from proofmap.classifier.view import has_hooks
 from proofmap.core.batching import BatchSize, is_out_of_memory
@@ -69,7 +69,7 @@ def each_length(
     A group is a number of positions n and the indices ``places`` of the inputs with this length. ``labels`` is the number of labels of each
     input. Returns the results in the order of ``groups``. Work at length n must use ``classifier.at_length(n)``.
     """
-    if _lane() is not None:  # the lanes of a lane would not be answered
+    if isinstance(lane(), _Lane):  # the lanes of a lane would not be answered
         return [work(n, places, progress or Progress()) for n, places in groups]
     found: list[T] = []
     most = classifier.batches[1].size
@@ -95,49 +95,27 @@ def _bunches(groups: Sequence[Group], labels: int, most: int) -> Iterator[list[G
         yield some
 
 
-@contextmanager
-def apart(yes: bool = True) -> Iterator[None]:
-    """A context in which this thread's inputs go through the net alone, for code that reads inner layers. With ``yes=False``, they share
-    batches with other threads, as usual.
-    """
-    lane = _lane()
-    if lane is None:
-        yield
-        return
-    before, lane.apart = lane.apart, yes
-    try:
-        yield
-    finally:
-        lane.apart = before
+class Lane:
+    """How the code of this thread uses the net. Outside of lanes: as if there were no other thread."""
 
+    def apart(self, yes: bool = True) -> AbstractContextManager[None]:
+        """A context in which this thread's inputs go through the net alone, for code that reads inner layers. With ``yes=False``, they share
+        batches with other threads, as usual.
+        """
+        return nullcontext()
 
-def share_of(batch: BatchSize) -> BatchSize:
-    """The batch size for this thread's inputs: its share of ``batch``. Outside such a thread, ``batch`` itself."""
-    lane = _lane()
-    if lane is None:
+    def share_of(self, batch: BatchSize) -> BatchSize:
+        """The batch size for this thread's inputs: its share of ``batch``."""
         return batch
-    if id(batch) not in lane.batches:
-        lane.batches[id(batch)] = batch, BatchSize(max(1, round(batch.size * lane.share)))
-    return lane.batches[id(batch)][1]
+
+    def outputs(self, net: Net, x: Tensor, inputs: Inputs) -> Tensor:
+        """``net(x)``, differentiable in x. The inputs of the threads of several lengths are computed in one batch."""
+        return net(x)
 
 
-def ask(net: Net, x: Tensor, inputs: Inputs) -> Tensor:
-    """``net(x)``, differentiable in x. The inputs of the threads of several lengths are computed in one batch."""
-    lane = _lane()
-    # a net with hooks must not see the inputs of other threads
-    if lane is None or lane.apart or (isinstance(net, nn.Module) and has_hooks(net)):
-        own: Tensor = net(x)
-        return own
-    if not (torch.is_grad_enabled() and x.requires_grad):
-        found: Tensor = lane.ask(_Forward(net, x.detach(), inputs, gradient=False))
-        return found
-    # on the CPU, where autograd runs the backward pass in the thread that asked for it and not in the thread of the device, which all share
-    answered: Tensor = _Asked.apply(x, lane, net, inputs)  # type: ignore[no-untyped-call]
-    return answered.to(x.device)
-
-
-def _lane() -> _Lane | None:
-    return getattr(_HERE, "lane", None)
+def lane() -> Lane:
+    """The lane of this thread."""
+    return getattr(_HERE, "lane", None) or Lane()
 
 
 # ---- what threads ask for -------------------------------------------------------------------------------------------
@@ -151,7 +129,7 @@ class _Forward:
     x: Tensor
     inputs: Inputs
     gradient: bool
-    kernels: bool | None = field(default_factory=asked_kernels)
+    kernels: bool | None
 
     @property
     def kind(self) -> tuple[object, ...]:
@@ -188,7 +166,10 @@ class _Asked(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, lane: _Lane, net: Net, inputs: Inputs) -> Tensor:
-        ctx.lane, (ctx.batch, ctx.number, found) = lane, lane.ask(_Forward(net, x.detach(), inputs, True))
+        ctx.lane, (ctx.batch, ctx.number, found) = (
+            lane,
+            lane.answer_to(lane.forward(net, x, inputs, gradient=True)),
+        )
         out: Tensor = found.cpu()
         if not ctx.batch.differentiable:
             ctx.mark_non_differentiable(out)
@@ -197,7 +178,7 @@ class _Asked(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
-        return ctx.lane.ask(_Backward(ctx.batch, ctx.number, gradient)), None, None, None
+        return ctx.lane.answer_to(_Backward(ctx.batch, ctx.number, gradient)), None, None, None
 
 
 class _Batch:
@@ -277,20 +258,48 @@ class _Stopped(BaseException):
     """Ends a thread because another one failed."""
 
 
-class _Lane:
+class _Lane(Lane):
     """The work on the inputs of one length, in a thread of its own that pauses at each request."""
 
     def __init__(self, work: Callable[[], Any], share: float) -> None:
-        self.share, self.apart = share, False
+        self.share, self._is_apart = share, False
         self.batches: dict[int, tuple[BatchSize, BatchSize]] = {}
         self.request: _Forward | _Backward | None = None
         self.result: Any = None
         self.error: BaseException | None = None
         self.ended, self.holds_lock, self._stopping, self._answer = False, False, False, None
+        self._kernels: Sequence[bool] = ()
         self._go, self._stands = threading.Semaphore(0), threading.Semaphore(0)
         self._work, self._graph = work, torch.is_grad_enabled()
         self._thread = threading.Thread(target=contextvars.copy_context().run, args=(self._run,), daemon=True)
         self._thread.start()
+
+    @contextmanager
+    def apart(self, yes: bool = True) -> Iterator[None]:
+        before, self._is_apart = self._is_apart, yes
+        try:
+            yield
+        finally:
+            self._is_apart = before
+
+    def share_of(self, batch: BatchSize) -> BatchSize:
+        if id(batch) not in self.batches:
+            self.batches[id(batch)] = batch, BatchSize(max(1, round(batch.size * self.share)))
+        return self.batches[id(batch)][1]
+
+    def outputs(self, net: Net, x: Tensor, inputs: Inputs) -> Tensor:
+        # a net with hooks must not see the inputs of other threads
+        if self._is_apart or (isinstance(net, nn.Module) and has_hooks(net)):
+            return net(x)
+        if not (torch.is_grad_enabled() and x.requires_grad):
+            found: Tensor = self.answer_to(self.forward(net, x, inputs, gradient=False))
+            return found
+        # on the CPU, where autograd runs the backward pass in the thread that asked for it and not in the thread of the device, which all share
+        answered: Tensor = _Asked.apply(x, self, net, inputs)  # type: ignore[no-untyped-call]
+        return answered.to(x.device)
+
+    def forward(self, net: Net, x: Tensor, inputs: Inputs, *, gradient: bool) -> _Forward:
+        return _Forward(net, x.detach(), inputs, gradient, self._kernels[-1] if self._kernels else None)
 
     def step(self, answer: Any = None) -> None:
         """Let the thread run until its next request or its end."""
@@ -304,7 +313,7 @@ class _Lane:
             self.step()
         self._thread.join()
 
-    def ask(self, request: _Forward | _Backward) -> Any:
+    def answer_to(self, request: _Forward | _Backward) -> Any:
         """The result of a request. This method is called in the lane's thread, which waits for the result."""
         self.request, self.holds_lock = request, _is_in_cached_property()
         self._stands.release()
@@ -321,13 +330,13 @@ class _Lane:
         _HERE.lane = self
         try:
             if not self._stopping:
-                with torch.set_grad_enabled(self._graph), note_kernels():
+                with torch.set_grad_enabled(self._graph), note_kernels() as self._kernels:
                     self.result = self._work()
         except BaseException as error:
             self.error = error
         finally:
             self.ended = True
-            _HERE.lane = None
+            _HERE.lane = Lane()
             self._stands.release()
 
 

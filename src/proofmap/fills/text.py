@@ -18,7 +18,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, TextInputs, Tokens
 from proofmap.fills.fill import FILLS, Fill, title_of
 from proofmap.fills.simple import Gray
-from proofmap.models.hub_access import load_transformer, special_tokens
+from proofmap.models.hubs import load_transformer, special_tokens
 from proofmap.plugins.identity import identity
 from proofmap.plugins.settings import required
 from proofmap.session import Session

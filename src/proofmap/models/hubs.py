@@ -10,6 +10,9 @@ Zero-shot nets (``clip``) compare a picture with a sentence about each label,
 as in Radford et al., *Learning transferable visual models from natural language supervision* (ICML 2021). Any checkpoint of Hugging
 Face with the two towers of CLIP (an image encoder and a text encoder) works. Checkpoints of SigLIP (Zhai et al. 2023) also have a bias, and
 their labels are independent: ``outputs="sigmoid"``. The sentences are encoded once. The net that is explained is the image encoder.
+
+The library of Hugging Face's hub repeats failed requests with growing delays: a wrong name, or a machine without network, costs minutes for
+every file. So one request, without retries, asks whether the net is there before a download starts.
 """
 
 from __future__ import annotations
@@ -17,8 +20,9 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, get_args
 
 import torch
@@ -26,14 +30,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from proofmap.core.errors import MissingExtra, ModelError, ProofmapError, require
+from proofmap.core.files import suggest_path
 from proofmap.core.inputs.pictures import Interpolation
 from proofmap.core.text import did_you_mean
-from proofmap.models.hub_access import ask_hugging_face, folder_or_repository
 from proofmap.models.names import distinct
 from proofmap.models.spec import ModelSpec
 from proofmap.models.weights import load_into, load_state
 from proofmap.plugins.failures import reason_of
 
+_TIMEOUT = 5.0  # of a request, in seconds
 HubNet = tuple[nn.Module, dict[str, Any]]
 """A net, and the other arguments to make a Classifier from it."""
 
@@ -112,7 +117,7 @@ def _timm(spec: ModelSpec, pretrained: bool) -> HubNet:
     if not timm.is_model(name):
         raise ModelError(f"timm has no model {name!r}.{did_you_mean(name, timm.list_models(), most=5)}")
     if pretrained and (repository := getattr(timm.models.get_pretrained_cfg(name), "hf_hub_id", None)):
-        ask_hugging_face(repository, ["model.safetensors", "pytorch_model.bin"], extra="timm")
+        _ask_hugging_face(repository, ["model.safetensors", "pytorch_model.bin"], extra="timm")
     net = timm.create_model(name, pretrained=pretrained)
     config = timm.data.resolve_model_data_config(net)
     height, width = config["input_size"][1:]
@@ -158,7 +163,7 @@ def _hf(spec: ModelSpec, pretrained: bool) -> HubNet:
     """The net of a repository ``org/name`` of Hugging Face, or of a folder in the layout of such a repository."""
     name = spec.name
     transformers = require("transformers", extra="hf", purpose=f"the model hf:{name}")
-    where = folder_or_repository("hf", name)
+    where = _folder_or_repository("hf", name)
     if pretrained:
         model = transformers.AutoModelForImageClassification.from_pretrained(name, **where).float()
     else:
@@ -202,7 +207,7 @@ def _clip(spec: ModelSpec, pretrained: bool) -> HubNet:
     """A zero-shot net for the labels that the spec names, from a repository or folder of Hugging Face with the two encoders of CLIP."""
     names, template = spec.labels(), spec.template("a photo of a {}.")
     transformers = require("transformers", extra="hf", purpose=f"the model clip:{spec.name}")
-    where = folder_or_repository("clip", spec.name)
+    where = _folder_or_repository("clip", spec.name)
     model = transformers.AutoModel.from_pretrained(spec.name, **where).float().eval()
     if not all(hasattr(model, part) for part in ("get_image_features", "get_text_features", "logit_scale")):
         raise ModelError(
@@ -317,3 +322,87 @@ def _plain_tensors_only() -> Iterator[None]:
                 os.environ.pop(key, None)
             else:
                 os.environ[key] = value
+
+
+# ---- Hugging Face --------------------------------------------------------------------------------
+
+
+def _ask_hugging_face(repository: str, files: Sequence[str], *, extra: str) -> bool:
+    """Whether the Hugging Face hub can be reached and has the repository. This takes one request, for the first of ``files``.
+
+    False if the hub cannot be reached and one of the files is in the local cache.
+
+    Raises:
+        ModelError: there is no such repository, or the hub cannot be reached and nothing is in the cache.
+    """
+    hub: Any = require("huggingface_hub", extra=extra, purpose=f"the net {repository}")
+    errors: Any = require("huggingface_hub.errors", extra=extra, purpose=f"the net {repository}")
+    try:
+        hub.get_hf_file_metadata(hub.hf_hub_url(repository, files[0]), timeout=_TIMEOUT)
+    except errors.EntryNotFoundError:
+        return True  # the repository is there
+    except errors.HFValidationError:
+        raise ModelError(f"{repository!r} is not a name of the form ORG/NAME") from None
+    except errors.RepositoryNotFoundError:
+        raise ModelError(f"Hugging Face's hub has no repository {repository!r}, or it is private") from None
+    except Exception as error:  # the network library has many errors
+        if any(isinstance(hub.try_to_load_from_cache(repository, file), str) for file in files):
+            return False
+        raise ModelError(
+            f"Hugging Face's hub cannot be reached ({reason_of(error)}; asked once, for at most {_TIMEOUT:g} s), and the net is not "
+            "in the local cache"
+        ) from error
+    return True
+
+
+def _folder_or_repository(scheme: str, name: str) -> dict[str, Any]:
+    """Additional arguments of ``from_pretrained`` for a folder or a repository of Hugging Face. For a repository, the hub is asked once.
+
+    Raises:
+        ModelError: there is neither such a folder nor such a repository.
+    """
+    if Path(name).is_dir():
+        return {}
+    try:
+        return {} if _ask_hugging_face(name, ["config.json"], extra="hf") else {"local_files_only": True}
+    except ModelError as error:
+        raise ModelError(
+            f"{scheme}:{name} cannot be loaded: there is no folder {name!r}, and {error}. Write {scheme}:FOLDER for a folder that "
+            f"save_pretrained() wrote, or {scheme}:ORG/NAME for a net of the hub.{suggest_path(name)}"
+        ) from error
+
+
+def load_transformer(scheme: str, name: str, kind: str) -> tuple[Any, Any]:
+    """A model of texts of the class ``kind`` of transformers, from a folder or the hub, and its tokenizer.
+
+    Raises:
+        ModelError: it cannot be loaded, or lacks weights, as if it was saved as a model of another class.
+    """
+    transformers = require("transformers", extra="hf", purpose=f"the model {scheme}:{name}")
+    where = _folder_or_repository(scheme, name)
+    try:
+        model, info = getattr(transformers, kind).from_pretrained(name, output_loading_info=True, **where)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(name, **where)
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        raise ModelError(f"{scheme}:{name} cannot be loaded: {reason_of(error)}") from error
+    missing = sorted(key for key in info["missing_keys"] if "position_ids" not in key)
+    if missing and kind == "AutoModelForMaskedLM":
+        raise ModelError(
+            f"{name} has no head that predicts masked words (no {missing[0]}); give a model that was saved as a masked language model"
+        )
+    return model.float().eval().requires_grad_(False), tokenizer
+
+
+def special_tokens(tokenizer: Any, texts: int = 1) -> list[list[int]]:
+    """The special tokens that a tokenizer adds before ``texts`` texts, between them, and after them."""
+    marker, found = tokenizer("a", add_special_tokens=False)["input_ids"], []
+    rest = tokenizer(*["a"] * texts)["input_ids"]
+    for _ in range(texts):
+        at = next((k for k in range(len(rest)) if rest[k : k + len(marker)] == marker), None)
+        if at is None:
+            raise ModelError(
+                "tokenizers that split a text differently next to special tokens are not supported"
+            )
+        found.append(rest[:at])
+        rest = rest[at + len(marker) :]
+    return [*found, rest]

@@ -22,7 +22,7 @@ from proofmap.models import cifar_vit, efficientnet_lite, hubs, model_files, res
 from proofmap.models.spec import ModelInfo, ModelSpec
 from proofmap.models.weights import load_into
 from proofmap.plugins.failures import reason_of
-from proofmap.plugins.python_file import importable, run_file
+from proofmap.plugins.python_file import run_file
 
 DEFAULT_MODEL = "efficientnet-lite0"
 """The net that commands use if none is named."""
@@ -147,8 +147,7 @@ def _from_function(spec: ModelSpec, device: str | torch.device | None, batch_siz
         raise ModelError(f"there is no file {str(path)!r} to take the model from.{suggest_path(path)}")
     module_name = hashlib.blake2b(str(path.resolve()).encode(), digest_size=8).hexdigest()
     try:
-        with importable(path.parent):
-            module = run_file(path, f"_proofmap_model_{module_name}")
+        with run_file(path, f"_proofmap_model_{module_name}") as module:
             make = getattr(module, spec.function, None)
             if not callable(make):
                 functions = [f for f in vars(module).values() if isinstance(f, FunctionType)]

@@ -31,7 +31,7 @@ from torch import Tensor, nn
 
 from proofmap.core.errors import InputError, MissingExtra, ModelError, require
 from proofmap.core.inputs import Text, Tokens
-from proofmap.models.hub_access import load_transformer, special_tokens
+from proofmap.models.hubs import load_transformer, special_tokens
 from proofmap.models.names import distinct
 from proofmap.models.spec import ModelSpec
 from proofmap.models.token_nets import Gates, PerLabelNet, TokenNet, TokenReader, run_model

@@ -1,6 +1,6 @@
 """Identities of the user's functions, classes, nets and values, so that results of two things with one name are not mixed.
 
-A function or a class is identified by its name and the files that it comes from (:mod:`proofmap.plugins.source`), not by the values that
+A function or a class is identified by its name and the files that it comes from (:mod:`proofmap.plugins.python_file`), not by the values that
 it reads by name. What comes from no file is known in this process only.
 """
 
@@ -20,8 +20,8 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.core.files import digest_of
+from proofmap.plugins.python_file import HERE_ONLY, NOT_FOLLOWED, source_of
 from proofmap.plugins.settings import Plugin
-from proofmap.plugins.source import HERE_ONLY, NOT_FOLLOWED, source_of
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, PurePath, torch.dtype, torch.device)
 _NAMES: WeakKeyDictionary[Any, str] = WeakKeyDictionary()

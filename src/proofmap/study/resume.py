@@ -19,7 +19,7 @@ from proofmap.core.labels import LabelRule
 from proofmap.core.version import environment, source_version
 from proofmap.methods.method import Method
 from proofmap.plugins.identity import provenance
-from proofmap.plugins.source import HERE_ONLY
+from proofmap.plugins.python_file import HERE_ONLY
 from proofmap.study.manifest import Manifest, Registered, differences
 from proofmap.study.opened import OpenStudy, open_study
 from proofmap.study.planning import images_per_unit
