@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -84,9 +83,7 @@ FILLS: list[tuple[str, Fill, str]] = [
     ),
     (
         "it_is_known_by_its_name_and_its_settings",
-        dataclasses.dataclass(frozen=True, eq=False)(
-            type("Changed", (Gray,), {"__eq__": lambda a, b: a is b, "__hash__": lambda a: 0})
-        )(),
+        fill(__eq__=lambda a, b: a is b, __hash__=lambda a: 0),
         "with the same settings is not equal",
     ),
     ("it_is_known_by_its_name_and_its_settings", fill(description=""), "description must say in one line"),

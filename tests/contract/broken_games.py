@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -47,13 +46,6 @@ def counting_records() -> Game:
     return game(record=record)
 
 
-def with_own_settings() -> Game:
-    class Positional(InsertionGame):
-        power: float = 2.0
-
-    return dataclasses.dataclass(frozen=True)(Positional)()
-
-
 def among_others(classifier: Classifier, logits: Tensor) -> Tensor:
     return logits - logits.mean(dim=0, keepdim=True)
 
@@ -74,11 +66,6 @@ def weighted(classifier: Classifier, logits: Tensor) -> Tensor:
 
 
 GAMES: list[tuple[str, Game, str]] = [
-    (
-        "it_is_known_by_its_name_and_its_settings",
-        with_own_settings(),
-        "the settings of Positional are not keyword-only",
-    ),
     (
         "it_is_known_by_its_name_and_its_settings",
         of_its_own(),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -68,13 +67,6 @@ def careless(what: Callable[[Any, Tensor, Tensor], object]) -> Method:
     return computing(compute)
 
 
-def with_own_settings() -> Method:
-    class Positional(Gradient):
-        power: float = 2.0
-
-    return dataclasses.dataclass(frozen=True)(Positional)()
-
-
 def announcing(f: Any, x: Tensor, labels: Tensor, progress: Any) -> Tensor:
     with progress.task("careless", 10) as task:
         task.advance(9)
@@ -96,11 +88,6 @@ def net_of(f: Any) -> Any:
 
 
 METHODS: list[tuple[str, Method, str]] = [
-    (
-        "it_is_known_by_its_name_and_its_settings",
-        with_own_settings(),
-        "the settings of Positional are not keyword-only",
-    ),
     (
         "it_is_known_by_its_name_and_its_settings",
         method(__eq__=lambda a, b: a is b, __hash__=lambda a: 0),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
@@ -51,13 +50,6 @@ def over_run(numbers: Callable[[RunValues], Sequence[RunValue]]) -> Metric:
     return metric(RankingAgreement, over_run=lambda self, run: numbers(run))
 
 
-def with_own_settings() -> Metric:
-    class Positional(Mean):
-        power: float = 2.0
-
-    return dataclasses.dataclass(frozen=True)(Positional)()
-
-
 def restless() -> Metric:
     times = itertools.count()
     return giving(lambda judged: Mean()(judged) + next(times))
@@ -84,11 +76,6 @@ def add_one(judged: Judged) -> None:
 
 
 METRICS: list[tuple[str, Metric, str]] = [
-    (
-        "it_is_known_by_its_name_and_its_settings",
-        with_own_settings(),
-        "the settings of Positional are not keyword-only",
-    ),
     (
         "it_is_known_by_its_name_and_its_settings",
         metric(__eq__=lambda a, b: a is b, __hash__=lambda a: 0),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, FrozenInstanceError, dataclass
+from dataclasses import MISSING, FrozenInstanceError
 from pathlib import Path
 from typing import Any, Literal
 
@@ -119,6 +119,13 @@ def test_a_class_needs_no_decorator_and_may_be_handed_over() -> None:
         Power().power = 3.0  # type: ignore[misc]
     with pytest.raises(InputError, match="power must be positive"):
         Power(power=0)
+
+    class Brighter(Power):
+        other: int = setting(1, "another", most=2)
+
+    assert [info.name for info in settings_of(Brighter)] == ["power", "channels", "other"]
+    with pytest.raises(InputError, match="other must be at most 2"):
+        Brighter(other=3)
     f, x = conv_classifier(8), pixels(2, 8)
     found = pm.evaluate(f, x, methods=[Power, Power(power=2)], metrics=["insertion:points=4"])
     assert torch.equal(found["power:power=2"].maps, found["power"].maps ** 2)
@@ -128,20 +135,6 @@ def test_a_class_needs_no_decorator_and_may_be_handed_over() -> None:
 
     with pytest.raises(InputError, match="the class Nameless has no name"):
         make_method(Nameless)
-
-
-def test_a_decorator_may_follow_and_changes_nothing() -> None:
-    class Plain(Random):
-        share: float = setting(0.5, "a share", most=1)
-
-    decorated = dataclass(frozen=True, kw_only=True)(Plain)
-
-    class Below(decorated):  # type: ignore[misc, valid-type]
-        other: int = setting(1, "another")
-
-    assert [info.name for info in settings_of(Below)] == [*(i.name for i in settings_of(Plain)), "other"]
-    with pytest.raises(InputError, match="share must be at most 1"):
-        Below(share=2)
 
 
 def test_only_methods_are_made_from_functions() -> None:

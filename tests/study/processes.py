@@ -80,7 +80,6 @@ class Processes:
             stdout=subprocess.PIPE,
             text=True,
         )
-        assert self._server.stdout is not None
         assert self._server.stdout.readline() == "ready\n"
 
     def start(self, study: Study, out: Path, **how: Any) -> Child:
@@ -89,8 +88,6 @@ class Processes:
         os.mkfifo(pipe)
         table = {**vars(study), "images": vars(study.images)}
         request = {"study": table, "out": str(out), "pipe": str(pipe), "how": how}
-        assert self._server.stdin is not None
-        assert self._server.stdout is not None
         self._server.stdin.write(json.dumps(request) + "\n")
         self._server.stdin.flush()
         self._children.append(Child(int(self._server.stdout.readline()), pipe))
@@ -103,8 +100,6 @@ class Processes:
         for child in self._children:
             if not child.ended(0):  # left by a test that failed
                 child.kill()
-        assert self._server.stdin is not None
-        assert self._server.stdout is not None
         self._server.stdin.close()
         self._server.wait()
         self._server.stdout.close()

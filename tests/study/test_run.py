@@ -7,7 +7,7 @@ import gc
 import math
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -162,13 +162,6 @@ def test_labels_may_differ_in_number_from_image_to_image(tmp_path: Path) -> None
             assert len(result.rows) == int(counts.sum())
 
 
-def test_one_map_is_stored_for_all_labels_where_it_serves_them(tmp_path: Path) -> None:
-    run_study(toy_study(tmp_path, 2), tmp_path / "run")
-    with Run(tmp_path / "run") as run:
-        assert run.maps_of("random", "00.png").shape == (1, 8, 8)
-        assert run.maps_of("gradient", "00.png").shape == (3, 8, 8)
-
-
 # ---- which pictures -------------------------------------------------------------------------------------------
 
 
@@ -289,12 +282,10 @@ def notes() -> SimpleNamespace:
     return SimpleNamespace(made=[], troubles=[], seen=[])
 
 
-@dataclass(frozen=True, kw_only=True)
 class Telltale(Method):
     """The gradient, with a note of every block it was made for, and trouble where a test wants it."""
 
     name: ClassVar[str] = "telltale"
-    description: ClassVar[str] = "for tests"
 
     def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
         notes().made.append(len(images))
@@ -472,13 +463,11 @@ def test_a_failing_metric_does_not_spoil_the_maps_of_others(
             assert torch.equal(run.maps_of("gradient", name), well.maps_of("gradient", name))
 
 
-@dataclass(frozen=True, kw_only=True)
 class MovedBy(Metric):
     """How much the first map changes when the image is darker: it runs the method again."""
 
     name: ClassVar[str] = "moved-by"
     higher_is_better: ClassVar[bool] = False
-    description: ClassVar[str] = "for tests"
 
     def values(self, judged: Judged) -> Tensor:
         again = judged.maps_again(judged.images / 2)
@@ -499,13 +488,11 @@ def test_a_metric_that_runs_the_method_again_does_so_over_stored_maps_too(
         assert torch.equal(found, expected) and bool((found > 0).all())
 
 
-@dataclass(frozen=True, kw_only=True)
 class Picky(Metric):
     """The mean of the first map; raises where the first pixel of an image is the mark."""
 
     name: ClassVar[str] = "picky"
     higher_is_better: ClassVar[bool] = False
-    description: ClassVar[str] = "for tests"
     mark: float = -1.0
 
     def values(self, judged: Judged) -> Tensor:
@@ -530,28 +517,26 @@ def test_a_method_that_always_fails_is_given_up_and_the_others_finish(tmp_path: 
         assert {f.reason for f in run.failures()} == {"RuntimeError: never"}
 
 
-def test_a_few_images_in_a_row_are_no_reason_to_give_up_where_each_is_a_unit(
-    telltale: type[Telltale], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "fails, failed",
+    [(lambda calls: calls <= 7, 7), (lambda calls: calls % 2, 6)],
+    ids=["a few in a row", "now and then"],
+)
+def test_a_few_failures_are_no_reason_to_give_up_where_each_image_is_a_unit(
+    fails: Callable[[int], bool],
+    failed: int,
+    telltale: type[Telltale],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def first_seven(images: Tensor) -> None:
-        if len(notes().made) <= 7:
+    def trouble(images: Tensor) -> None:
+        if fails(len(notes().made)):
             raise RuntimeError("bad luck")
 
-    monkeypatch.setattr(notes(), "troubles", [first_seven])
+    monkeypatch.setattr(notes(), "troubles", [trouble])
     outcome = run_study(toy_study(tmp_path, 12, images_per_unit=1, methods=[telltale()]), tmp_path / "run")
-    assert (outcome.failed, outcome.units, outcome.given_up) == (7, 5, {})
-
-
-def test_a_failure_now_and_then_is_no_reason_to_give_up(
-    telltale: type[Telltale], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def every_other(images: Tensor) -> None:
-        if len(notes().made) % 2:
-            raise RuntimeError("now and then")
-
-    monkeypatch.setattr(notes(), "troubles", [every_other])
-    outcome = run_study(toy_study(tmp_path, 12, images_per_unit=1, methods=[telltale()]), tmp_path / "run")
-    assert (outcome.failed, outcome.units, notes().made) == (6, 6, [1] * 12)
+    assert (outcome.failed, outcome.units, outcome.given_up) == (failed, 12 - failed, {})
+    assert notes().made == [1] * 12
 
 
 def test_maps_with_nan_are_failures_that_name_the_method(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ import math
 from abc import ABC
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import MISSING, FrozenInstanceError, dataclass
+from dataclasses import MISSING, dataclass
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
@@ -85,10 +85,11 @@ def required(help: str = "", *, main: bool = False) -> Any:
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
+@dataclass(frozen=True, kw_only=True)
 class Plugin(ABC):
     """The description of a plug-in: its name and its settings, which also determine equality, hash and text.
 
-    A subclass becomes a frozen, keyword-only dataclass by being defined. Its settings are its annotated fields.
+    A subclass becomes a frozen, keyword-only dataclass by being defined, without a decorator. Its settings are its annotated fields.
 
     Attributes:
         noun: the kind of plug-in in messages and TOML tables: method, metric, fill, game.
@@ -105,27 +106,10 @@ class Plugin(ABC):
     reference: ClassVar[str] = ""
     revision: ClassVar[int] = 1
     shortcuts: ClassVar[Shortcuts] = {}
-    _fields: ClassVar[Mapping[str, dataclasses.Field[Any]]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        made: Any = dataclass(frozen=True, kw_only=True)(cls)
-        # a decorator @dataclass may follow, which would fail at __setattr__, and lose what setting() says
-        del made.__setattr__, made.__delattr__
-        own = vars(cls).get("__annotations__", {})
-        before = {
-            name: one for base in cls.__mro__[:0:-1] for name, one in vars(base).get("_fields", {}).items()
-        }
-        cls._fields = {
-            one.name: one if one.name in own else before.get(one.name, one)
-            for one in dataclasses.fields(made)
-        }
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise FrozenInstanceError(f"cannot assign to field {name!r}")
-
-    def __delattr__(self, name: str) -> None:
-        raise FrozenInstanceError(f"cannot delete field {name!r}")
+        dataclass(frozen=True, kw_only=True)(cls)
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -326,10 +310,8 @@ def settings_of(kind: type) -> tuple[Setting, ...]:
     >>> settings_of(Plugin)
     ()
     """
-    made: Any = kind
-    fields = made._fields.values() if issubclass(kind, Plugin) else dataclasses.fields(made)
     found, hints = [], get_type_hints(kind)
-    for field in fields:
+    for field in dataclasses.fields(kind):
         types, default = _alternatives(hints[field.name]), field.default
         with suppress(ValueError):  # not every default has the type, such as a name of a plug-in
             default = _typed(default, types)
