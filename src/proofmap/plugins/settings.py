@@ -131,7 +131,7 @@ class Plugin(ABC):
 
     def changed(self, **options: Any) -> Self:
         """The same plug-in with other settings; they may be shortcuts."""
-        return dataclasses.replace(self, **self.expanded(options))  # type: ignore[type-var]
+        return dataclasses.replace(self, **self.expanded(options))
 
     @classmethod
     def expanded(cls, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -107,7 +107,7 @@ def it_is_known_by_its_name_and_its_settings(plugin: Plugin) -> None:
     )
     described = getattr(plugin, "description", "")
     assert described and "\n" not in described, "description must say in one line what it is"
-    same = dataclasses.replace(plugin)  # type: ignore[type-var]
+    same = dataclasses.replace(plugin)
     assert same == plugin and hash(same) == hash(plugin), (
         "another one with the same settings is not equal to it"
     )
