@@ -45,7 +45,7 @@ def shown_pictures() -> dict[str, tuple[str, Path]]:
 
 def command_for(name: str) -> str:
     """The command that makes a picture: one of the program, a recipe, or a script of the documentation."""
-    from proofmap.reproduce import recipe_names
+    from proofmap.reproduce.recipe import recipe_names
 
     if name in _COMMANDS:
         return _COMMANDS[name]

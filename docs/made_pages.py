@@ -56,15 +56,14 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 def leaderboard() -> str:
     """The page of the records in the repository; the tests name a smaller folder by ``DOCS_LEADERBOARD``."""
-    from proofmap.bench import Leaderboard
-    from proofmap.bench.leaderboard import page_html
+    from proofmap.bench.leaderboard import Leaderboard, page_html
 
     return page_html(Leaderboard(os.environ.get("DOCS_LEADERBOARD", ROOT / "leaderboard")))
 
 
 def task_table() -> str:
     """The tasks of the benchmark as a Markdown table."""
-    from proofmap.bench import Task, task_names
+    from proofmap.bench.task import Task, task_names
 
     lines = [
         "| task | what it is | inputs | fills | never learned on | passes | data |",

@@ -28,9 +28,9 @@ from proofmap.methods.masks.learned import LearnedMask
 from proofmap.metrics.localisation import side_by_side
 from proofmap.metrics.roughness import roughness
 from proofmap.report import pictures, sheets
-from proofmap.report.figures import draw
 from proofmap.report.figures.curves import Line, Panel, TVCurves
 from proofmap.report.figures.desk import desk_of
+from proofmap.report.figures.drawing import draw
 from proofmap.report.figures.grid import GridCell, GridFigure
 from proofmap.report.figures.learned import masks_by_k
 from proofmap.report.figures.masks import mask_pairs, two_objects
@@ -38,9 +38,9 @@ from proofmap.report.figures.scatter import ScatterFigure, ScatterPanel, Scatter
 from proofmap.report.figures.theorem import TheoremFigure
 from proofmap.report.pictures import hidden_of, masked_photo
 from proofmap.report.sheets import SheetCell, SheetText
-from proofmap.reproduce import Recipe
 from proofmap.reproduce.findings import Job
 from proofmap.reproduce.linear_case import curves_of
+from proofmap.reproduce.recipe import Recipe
 from proofmap.results.tables import number
 
 HERE = Path(__file__).parent

@@ -14,7 +14,8 @@ from proofmap import cli
 from proofmap.cli.bench import ACTIONS
 from proofmap.cli.lists import KINDS as LISTED
 from proofmap.cli.runs import BY
-from proofmap.metrics import CURVES, THRESHOLDS
+from proofmap.metrics.games import CURVES
+from proofmap.metrics.scores import THRESHOLDS
 from tests.command import run
 
 ROOT = Path(__file__).parents[1]

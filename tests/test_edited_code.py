@@ -14,7 +14,8 @@ from proofmap.core.errors import InputError
 from proofmap.core.version import package_digest, source_version
 from proofmap.fills import Gray
 from proofmap.methods.controls import Random
-from proofmap.metrics import Soundness, make_metric
+from proofmap.metrics import make_metric
+from proofmap.metrics.proof_scores import Soundness
 from proofmap.models import load_classifier
 from proofmap.plugins.identity import provenance
 from proofmap.plugins.python_file import is_installed, source_files, source_of

@@ -29,7 +29,6 @@ from proofmap.judging import evaluate, explain
 from proofmap.methods import LearnedMask, Method, make_method
 from proofmap.methods.controls import Random, TopLabel
 from proofmap.metrics import (
-    Completeness,
     Insertion,
     best_effort,
     completeness,
@@ -39,6 +38,7 @@ from proofmap.metrics import (
     soundness,
     worst_case,
 )
+from proofmap.metrics.proof_scores import Completeness
 from proofmap.report import display
 from proofmap.results.evaluation import Evaluation, Proof
 from tests.docs.pages import few_distractors

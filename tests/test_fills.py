@@ -18,8 +18,10 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.core.streams import image_keys
-from proofmap.fills import FILLS, Blur, Fill, Gray, Images, Infill, Median, Noise, make_fill
+from proofmap.fills import FILLS, Blur, Fill, Gray, Images, Noise, make_fill
 from proofmap.fills.images import ImagePool
+from proofmap.fills.infill import Infill
+from proofmap.fills.simple import Median
 from proofmap.session import Session
 from proofmap.testing.nets import PICTURES, ROWS, SERIES, TEXT, classifier_of
 from tests.sessions import bound

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 import proofmap as pm
 from proofmap.core import streams
 from proofmap.core.errors import InputError
-from proofmap.fills import Infill, make_fill
+from proofmap.fills import make_fill
+from proofmap.fills.infill import Infill
 from proofmap.metrics import insertion
 from proofmap.testing.nets import PICTURES, classifier_of, conv_classifier, pixels, values
 from tests.lazily import Lazily

@@ -9,7 +9,8 @@ import proofmap as pm
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Text, Tokens, inputs_of
 from proofmap.core.inputs.tokens import embedded
-from proofmap.fills import MaskedLM, make_fill
+from proofmap.fills import make_fill
+from proofmap.fills.text import MaskedLM
 from proofmap.metrics.playing import curves
 from proofmap.models.token_nets import PerLabelNet
 from proofmap.testing.nets import MASK, SLOTS, UNKNOWN, ToyReader, drawn, toy_tokens

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.core.errors import InputError
-from proofmap.fills import Blur, Median, make_fill
+from proofmap.fills import Blur, make_fill
+from proofmap.fills.simple import Median
 from proofmap.methods import METHODS, make_method
 from proofmap.methods.masks.extremal import MaxConvolution
 from proofmap.methods.masks.fong_vedaldi import enlarged_each

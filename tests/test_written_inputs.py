@@ -17,7 +17,8 @@ import proofmap as pm
 from proofmap.fills import Fill, Gray
 from proofmap.methods.controls import Wrapper
 from proofmap.methods.perturbation.rise import Occlusion
-from proofmap.metrics import Game, Insertion, InsertionGame, Judged, Metric, RunMetric, RunValue, RunValues
+from proofmap.metrics import Game, Insertion, Judged, Metric, RunMetric, RunValue, RunValues
+from proofmap.metrics.games import InsertionGame
 from proofmap.metrics.targets import Logit, Target
 from proofmap.plugins.settings import required
 from proofmap.session import Session

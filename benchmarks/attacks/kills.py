@@ -33,7 +33,7 @@ import pytest
 import torch
 
 from proofmap.core.errors import ProofmapError
-from proofmap.reproduce import reproduce
+from proofmap.reproduce.run import reproduce
 from proofmap.study import Study, run_study, verify_run
 from proofmap.study.ray_executor import RayExecutor
 from tests.reproduce.small_world import small_data, small_nets

@@ -11,7 +11,8 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from proofmap.bench import Leaderboard, Record
+from proofmap.bench.leaderboard import Leaderboard
+from proofmap.bench.record import Record
 from proofmap.results.statistics import mean_score, score_numbers
 
 PAPER = "learned-mask at the paper's passes"

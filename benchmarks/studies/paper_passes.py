@@ -13,7 +13,8 @@ import json
 import torch
 from torch import Tensor
 
-from proofmap.bench import Leaderboard, Record
+from proofmap.bench.leaderboard import Leaderboard
+from proofmap.bench.record import Record
 from proofmap.results.statistics import mean_score, score_numbers, sign_flip_p
 
 PAPER = "learned-mask at the paper's passes"

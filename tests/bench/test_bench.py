@@ -13,20 +13,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from proofmap.bench import (
-    Leaderboard,
-    Record,
-    Task,
-    check_record,
-    run_task,
-    submit,
-    task,
-    task_names,
-)
-from proofmap.bench.leaderboard import ALL, UNSEEN, Board, write_page
-from proofmap.bench.record import images_digest, values_of
-from proofmap.bench.running import files_of, passes_of, record_path
-from proofmap.bench.submission import chosen_images
+from proofmap.bench import task
+from proofmap.bench.leaderboard import ALL, UNSEEN, Board, Leaderboard, write_page
+from proofmap.bench.record import Record, images_digest, values_of
+from proofmap.bench.running import files_of, passes_of, record_path, run_task
+from proofmap.bench.submission import check_record, chosen_images, submit
+from proofmap.bench.task import Task, task_names
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.methods import make_method

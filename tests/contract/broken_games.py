@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from proofmap.classifier import Classifier
-from proofmap.metrics import Game, InsertionGame
+from proofmap.metrics import Game
+from proofmap.metrics.games import InsertionGame
 from proofmap.session import Session
 
 

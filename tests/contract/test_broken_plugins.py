@@ -12,7 +12,6 @@ import pytest
 
 from proofmap.methods.gradients.plain import Gradient
 from proofmap.testing import (
-    Contract,
     check_dataset,
     check_executor,
     check_fill,
@@ -23,6 +22,7 @@ from proofmap.testing import (
     executors,
     plugins,
 )
+from proofmap.testing.plugins import Contract
 from tests.contract.broken_datasets import DATASETS
 from tests.contract.broken_executors import EXECUTORS
 from tests.contract.broken_fills import FILLS, RECORDS

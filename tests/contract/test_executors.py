@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from proofmap.study.executor import LocalExecutor
-from proofmap.testing import Check, check_executor
+from proofmap.testing import check_executor
 from proofmap.testing.executors import MakeExecutor, drawn_ahead
+from proofmap.testing.plugins import Check
 
 
 @pytest.mark.parametrize("check", check_executor.checks, ids=str)

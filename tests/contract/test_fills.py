@@ -6,8 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from proofmap.fills import FILLS, Fill, Images, Infill, MaskedLM, make_fill
+from proofmap.fills import FILLS, Fill, Images, make_fill
+from proofmap.fills.infill import Infill
 from proofmap.fills.rows import ClassMedian, NearRows
+from proofmap.fills.text import MaskedLM
 from proofmap.testing import check_fill
 from proofmap.testing.nets import PICTURES, ROWS, SERIES, TEXT, values
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from proofmap.reproduce import recipe_names
+from proofmap.reproduce.recipe import recipe_names
 from tests.docs.pages import DOCS, ROOT
 
 PAGE = DOCS / "results" / "coverage.md"

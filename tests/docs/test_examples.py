@@ -34,7 +34,7 @@ from proofmap.metrics import GAMES, METRICS, make_metric
 from proofmap.models import registry
 from proofmap.plugins.python_file import is_python_file
 from proofmap.plugins.specs import split_specs
-from proofmap.reproduce import recipe_names
+from proofmap.reproduce.recipe import recipe_names
 from proofmap.study import Study
 from tests.bench.small_task import write_tasks
 from tests.docs.pages import (

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from docs.recorded_numbers import pages, unrecorded
-from proofmap.reproduce import recipe_names
+from proofmap.reproduce.recipe import recipe_names
 from proofmap.results.tables import number
 from tests.docs.recorded import RESULTS, cell_of, read, table_of, text_of
 

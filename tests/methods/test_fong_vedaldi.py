@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from proofmap.core import streams
-from proofmap.fills import Median
+from proofmap.fills.simple import Median
 from proofmap.methods import make_method
 from proofmap.methods.masks.fong_vedaldi import FongVedaldi, FongVedaldiProblem
 from proofmap.methods.masks.method import noise_like

@@ -10,8 +10,9 @@ from proofmap import Classifier, evaluate
 from proofmap.core.errors import InputError
 from proofmap.methods import make_method
 from proofmap.methods.controls import Random
-from proofmap.metrics import Insertion, Judged, Soundness
+from proofmap.metrics import Insertion, Judged
 from proofmap.metrics.adversarial import AdversarialSoundness
+from proofmap.metrics.proof_scores import Soundness
 from proofmap.session import Session
 from proofmap.testing.nets import conv_classifier, conv_net, counted_classifier, pixels
 from tests.sessions import bound

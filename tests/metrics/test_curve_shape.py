@@ -11,8 +11,8 @@ from torch import Tensor
 import proofmap as pm
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.metrics import Completeness, Judged, Metric, Soundness
-from proofmap.metrics.proof_scores import Peak, PeakSoundness, ProofReach, Steadiness
+from proofmap.metrics import Judged, Metric
+from proofmap.metrics.proof_scores import Completeness, Peak, PeakSoundness, ProofReach, Soundness, Steadiness
 from proofmap.metrics.scores import peak_of
 from proofmap.session import Session
 from tests.toys import counted_classifier, normal, pixels

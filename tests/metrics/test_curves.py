@@ -21,17 +21,9 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.progress import Progress, ProgressTask
 from proofmap.fills import Blur, Fill, Gray, Images, Noise
-from proofmap.metrics import (
-    CURVES,
-    InsertionGame,
-    completeness,
-    deletion,
-    insertion,
-    judged,
-    make_game,
-    soundness,
-)
+from proofmap.metrics import completeness, deletion, insertion, judged, make_game, soundness
 from proofmap.metrics.curves import Curves
+from proofmap.metrics.games import CURVES, InsertionGame
 from proofmap.metrics.judged import Judged
 from proofmap.metrics.playing import curves
 from proofmap.session import Session

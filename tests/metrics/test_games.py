@@ -12,8 +12,8 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.fills import Blur, Gray, Noise
-from proofmap.metrics import Game, InsertionGame, make_game
-from proofmap.metrics.games import DeletionGame
+from proofmap.metrics import Game, make_game
+from proofmap.metrics.games import DeletionGame, InsertionGame
 from proofmap.metrics.playing import curves
 from proofmap.plugins.settings import setting
 from proofmap.testing import check_game

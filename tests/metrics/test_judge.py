@@ -10,19 +10,9 @@ from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
 from proofmap.fills import Blur, Gray, Images, Noise
-from proofmap.metrics import (
-    BestEffort,
-    Completeness,
-    Deletion,
-    Insertion,
-    Judged,
-    Metric,
-    Soundness,
-    completeness,
-    deletion,
-    insertion,
-    soundness,
-)
+from proofmap.metrics import Insertion, Judged, Metric, completeness, deletion, insertion, soundness
+from proofmap.metrics.areas import Deletion
+from proofmap.metrics.proof_scores import BestEffort, Completeness, Soundness
 from proofmap.session import Session
 from tests.sessions import bound
 from tests.toys import Linear, counted_classifier, linear_classifier, normal, pixels

@@ -10,8 +10,8 @@ import torch
 
 import proofmap as pm
 from proofmap.core.errors import InputError
-from proofmap.metrics import METRICS, Completeness, Judged, Soundness, insertion
-from proofmap.metrics.proof_scores import ClassSensitivity, SecondSoundness
+from proofmap.metrics import METRICS, Judged, insertion
+from proofmap.metrics.proof_scores import ClassSensitivity, Completeness, SecondSoundness, Soundness
 from proofmap.session import Session
 from proofmap.testing.nets import conv_classifier, normal, pixels
 from tests.command import run as command

@@ -10,15 +10,9 @@ from torch import Tensor
 import proofmap as pm
 from proofmap.data.subjects import Subjects
 from proofmap.fills import Blur
-from proofmap.metrics import (
-    METRICS,
-    Deletion,
-    Insertion,
-    Judged,
-    Metric,
-    Soundness,
-    make_metric,
-)
+from proofmap.metrics import METRICS, Insertion, Judged, Metric, make_metric
+from proofmap.metrics.areas import Deletion
+from proofmap.metrics.proof_scores import Soundness
 from proofmap.study.planning import unit_cost
 from tests.sessions import bound, judged_block
 from tests.toys import conv_classifier, counted_classifier, pixels

@@ -11,7 +11,8 @@ import torch
 
 from proofmap.core.errors import InputError, ModelError
 from proofmap.methods import make_method
-from proofmap.models import ModelSpec, load_classifier
+from proofmap.models import load_classifier
+from proofmap.models.spec import ModelSpec
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),

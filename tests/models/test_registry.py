@@ -9,9 +9,10 @@ import torch
 from safetensors.torch import save_file
 
 from proofmap.core.errors import InputError, ModelError
-from proofmap.models import DEFAULT_MODEL, ModelInfo, ModelSpec, list_models, load_classifier, registry
+from proofmap.models import DEFAULT_MODEL, ModelInfo, list_models, load_classifier, registry
 from proofmap.models.efficientnet_lite import VARIANTS, EfficientNetLite
 from proofmap.models.resnets import CifarResNet
+from proofmap.models.spec import ModelSpec
 
 OWN = [info for info in list_models() if info.size is not None]
 

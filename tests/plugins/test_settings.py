@@ -13,7 +13,8 @@ from proofmap.core.errors import InputError
 from proofmap.fills import Blur, Fill, Gray, Images, Noise, make_fill
 from proofmap.methods import LearnedMask, Method, make_method
 from proofmap.methods.controls import Random, TopLabel
-from proofmap.metrics import Insertion, Soundness, make_metric
+from proofmap.metrics import Insertion, make_metric
+from proofmap.metrics.proof_scores import Soundness
 from proofmap.plugins.settings import (
     Plugin,
     required,

@@ -16,7 +16,9 @@ from proofmap.fills import FILLS, Blur, Fill, Gray, Images
 from proofmap.methods import METHODS, LearnedMask, Method, make_method
 from proofmap.methods.controls import Random, TopLabel
 from proofmap.methods.from_function import FromFunction
-from proofmap.metrics import Completeness, Deletion, Insertion, Soundness, make_game, make_metric
+from proofmap.metrics import Insertion, make_game, make_metric
+from proofmap.metrics.areas import Deletion
+from proofmap.metrics.proof_scores import Completeness, Soundness
 from proofmap.plugins.settings import setting, settings_of
 from proofmap.plugins.specs import make_plugin, split_specs, with_files_in
 from proofmap.session import Session

@@ -53,7 +53,7 @@ def found(f: pm.Classifier, images: Tensor) -> pm.Evaluation:
     return pm.evaluate(f, images, methods=["gradient-x-input", "grad-cam", "random"], labels="all")
 
 
-def drawn(figure: figures.Figure) -> Any:
+def drawn(figure: drawing.Figure) -> Any:
     """The matplotlib figure, for looking at what was drawn."""
     pytest.importorskip("matplotlib").use("Agg")
     plt = pytest.importorskip("matplotlib.pyplot")
@@ -71,7 +71,7 @@ def words(figure: Any) -> list[str]:
 # ---- files -------------------------------------------------------------------------------------------------
 
 
-def small_figure(name: str, f: pm.Classifier, images: Tensor, found: pm.Evaluation) -> figures.Figure:
+def small_figure(name: str, f: pm.Classifier, images: Tensor, found: pm.Evaluation) -> drawing.Figure:
     """The figure with few pictures: drawing them is what takes time."""
     mine: dict[str, Any] = {"classifier": f, "images": images[:1]}
     settings: dict[str, dict[str, Any]] = {
@@ -89,18 +89,18 @@ def small_figure(name: str, f: pm.Classifier, images: Tensor, found: pm.Evaluati
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[] if name == "curves" else [pytest.mark.slow]) for name in figures.FIGURES],
+    [pytest.param(name, marks=[] if name == "curves" else [pytest.mark.slow]) for name in drawing.FIGURES],
 )
 def test_every_figure_becomes_a_pdf(
     name: str, f: pm.Classifier, images: Tensor, found: pm.Evaluation, tmp_path: Path
 ) -> None:
     pytest.importorskip("matplotlib")
-    content = figures.draw(small_figure(name, f, images, found), tmp_path / f"{name}.pdf").read_bytes()
+    content = drawing.draw(small_figure(name, f, images, found), tmp_path / f"{name}.pdf").read_bytes()
     assert content.startswith(b"%PDF-") and content.rstrip().endswith(b"%%EOF")
     assert b"/FontType 3" not in content and b"/Type3" not in content  # TrueType, not outlines
 
 
-@pytest.mark.parametrize("name", figures.FIGURES)
+@pytest.mark.parametrize("name", drawing.FIGURES)
 def test_every_figure_becomes_a_png_and_a_caption(
     name: str,
     f: pm.Classifier,
@@ -112,7 +112,7 @@ def test_every_figure_becomes_a_png_and_a_caption(
     pytest.importorskip("matplotlib")
     monkeypatch.setattr(drawing, "DPI", 40)  # quicker to fill
     figure = small_figure(name, f, images, found)
-    png = figures.draw(figure, tmp_path / f"{name}.png")
+    png = drawing.draw(figure, tmp_path / f"{name}.png")
     with Image.open(png) as picture:
         picture.verify()
     with Image.open(png) as picture:
@@ -130,7 +130,7 @@ def test_every_figure_becomes_a_png_and_a_caption(
 def test_the_same_record_gives_the_same_bytes(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     for kind in ("pdf", "png", "svg"):
-        a, b = (figures.draw(desk(), tmp_path / f"{k}.{kind}").read_bytes() for k in "ab")
+        a, b = (drawing.draw(desk(), tmp_path / f"{k}.{kind}").read_bytes() for k in "ab")
         assert a == b
 
 
@@ -331,7 +331,7 @@ def test_signs_are_those_of_the_scores_not_of_the_drawn_curve(found: pm.Evaluati
         assert words in drawn_words(desk_of(judged))
 
 
-def drawn_words(figure: figures.Figure) -> list[str]:
+def drawn_words(figure: drawing.Figure) -> list[str]:
     return words(drawn(figure))
 
 

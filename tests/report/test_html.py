@@ -18,6 +18,8 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures
 from proofmap.core.ranking import keep_top, rank
+from proofmap.metrics.areas import Deletion
+from proofmap.metrics.proof_scores import BestEffort, Completeness, Soundness
 from proofmap.report import opening, page_pictures, pictures, sheets
 from proofmap.report.choice import Choice, choose_pictured
 from proofmap.report.figures import scatter
@@ -195,8 +197,8 @@ def test_what_is_not_a_number_is_a_dash(evaluation: pm.Evaluation, tmp_path: Pat
         {"channels": 5, "size": (9, 4), "methods": ["gradient"]},
         {"keep_maps": 0},
         {"keep_maps": 2},
-        {"metrics": [pm.metrics.Deletion()]},
-        {"metrics": [pm.metrics.Soundness(), pm.metrics.BestEffort()]},
+        {"metrics": [Deletion()]},
+        {"metrics": [Soundness(), BestEffort()]},
         {"metrics": [*pm.default_metrics(), *pm.default_metrics("released")]},
     ],
     ids=str,
@@ -244,7 +246,7 @@ def test_the_page_calls_a_map_what_its_scores_call_it(evaluation: pm.Evaluation)
 
 
 def test_the_page_says_when_proofs_were_scored_on_another_curve(tmp_path: Path) -> None:
-    metrics = [pm.metrics.Completeness(), pm.metrics.Soundness(fill="noise")]
+    metrics = [Completeness(), Soundness(fill="noise")]
     options: dict[str, Any] = {"n": 1, "methods": ["gradient"], "labels": "top2"}
     said = "scored on another insertion curve"
     assert said in PageParts(write_report(judged(**options, metrics=metrics), tmp_path / "a.html")).text
@@ -268,7 +270,7 @@ def test_the_table_says_how_many_images_count_where_that_differs(
 
 def test_pages_and_sheets_say_what_hidden_pixels_showed(tmp_path: Path) -> None:
     options: dict[str, Any] = {"n": 1, "methods": ["gradient"], "labels": "top2"}
-    red = judged(**options, metrics=[pm.metrics.Completeness(fill=pm.Gray(color=(1.0, 0.0, 0.2)))])
+    red = judged(**options, metrics=[Completeness(fill=pm.Gray(color=(1.0, 0.0, 0.2)))])
     page = PageParts(write_report(red, tmp_path / "a.html"))
     assert page.record["hidden"]["colour"] == [255, 0, 51]
     assert "Hidden pixels have the colour that the net saw" in page.text

@@ -8,7 +8,7 @@ import pytest
 
 import proofmap as pm
 from proofmap.core.errors import InputError
-from proofmap.metrics import BestEffort, Completeness, Soundness
+from proofmap.metrics.proof_scores import BestEffort, Completeness, Soundness
 from proofmap.report.choice import choose_pictured
 from proofmap.report.figures.scatter import scatter_figure, scatter_panels
 from proofmap.results.audit import audit

@@ -21,6 +21,7 @@ from proofmap.core.ranking import keep_top, rank
 from proofmap.report import figures, page_pictures, pictures, sheets
 from proofmap.report.choice import choose_pictured
 from proofmap.report.figures.desk import desk_of
+from proofmap.report.figures.drawing import draw
 from proofmap.report.html import write_report
 from proofmap.results.compare import compare
 from proofmap.results.verdict import verdict
@@ -123,7 +124,7 @@ def test_every_figure_of_an_evaluation_is_drawn_and_captioned_in_the_inputs_word
         caption = figure.caption().lower()
         assert not re.search(FOREIGN, caption)
         assert figure.name == "scatter" or inputs.position_noun in caption
-        figures.draw(figure, tmp_path / f"{figure.name}.svg")
+        draw(figure, tmp_path / f"{figure.name}.svg")
     text = (tmp_path / "mask-grid.svg").read_text()
     assert f"<!-- {inputs.singular} -->" in text
 

@@ -17,7 +17,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 import proofmap as pm
-from proofmap.metrics import BestEffort, Completeness, Judged, Metric, Soundness
+from proofmap.metrics import Judged, Metric
+from proofmap.metrics.proof_scores import BestEffort, Completeness, Soundness
 from proofmap.report import display, sheets
 from proofmap.report.display import evaluation_json
 from proofmap.report.figures.curves import curves_figure

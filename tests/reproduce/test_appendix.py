@@ -13,12 +13,12 @@ import proofmap as pm
 from proofmap.core.errors import InputError
 from proofmap.core.version import source_version
 from proofmap.metrics.boxes import SaliencyMetric
-from proofmap.reproduce import Recipe, artifacts, recipe_names, reproduce
+from proofmap.reproduce import artifacts
 from proofmap.reproduce.claims import compared
 from proofmap.reproduce.findings import Job
-from proofmap.reproduce.recipe import merged
+from proofmap.reproduce.recipe import Recipe, merged, recipe_names
 from proofmap.reproduce.rows import rows_for_later, study_of, with_rows
-from proofmap.reproduce.run import Reproduction
+from proofmap.reproduce.run import Reproduction, reproduce
 from proofmap.reproduce.stored_maps import StoredMaps
 from proofmap.reproduce.study_recipe import judge_rows
 from proofmap.reproduce.tuning import Tuning

@@ -10,8 +10,9 @@ import torch
 
 from proofmap.core.ranking import keep_top
 from proofmap.metrics.boxes import SaliencyMetric, SaliencySweep, SweepRow
-from proofmap.reproduce import Recipe, ensembling, sanity, study_recipe
+from proofmap.reproduce import ensembling, sanity, study_recipe
 from proofmap.reproduce.findings import Job, WorkDone
+from proofmap.reproduce.recipe import Recipe
 from proofmap.reproduce.rows import draw_sample
 from proofmap.reproduce.study_recipe import JudgedRows
 from proofmap.reproduce.tuning import Tuning

@@ -13,11 +13,12 @@ import torch
 from proofmap.core.errors import InputError
 from proofmap.core.ranking import keep_top
 from proofmap.report.figures.grid import short_probability
-from proofmap.reproduce import Recipe, reproduce
 from proofmap.reproduce.claims import orderings_of
 from proofmap.reproduce.examples import choose_examples
 from proofmap.reproduce.findings import Job
+from proofmap.reproduce.recipe import Recipe
 from proofmap.reproduce.rows import study_of
+from proofmap.reproduce.run import reproduce
 from proofmap.reproduce.stored_maps import StoredMaps
 from proofmap.study import Run
 from tests.data.made_up import cifar_batch, imagenette_at, noise, save

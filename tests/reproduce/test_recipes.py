@@ -9,11 +9,10 @@ import pytest
 from proofmap.core.errors import InputError
 from proofmap.fills import Images
 from proofmap.methods.masks.learned import LearnedMask
-from proofmap.metrics import BestEffort
 from proofmap.metrics.games import CurveSettings
-from proofmap.reproduce import Recipe, recipe_names
+from proofmap.metrics.proof_scores import BestEffort
 from proofmap.reproduce.findings import Job
-from proofmap.reproduce.recipe import Need
+from proofmap.reproduce.recipe import Need, Recipe, recipe_names
 from proofmap.reproduce.rows import by_epsilons, study_of
 from proofmap.reproduce.run import EXPERIMENTS
 

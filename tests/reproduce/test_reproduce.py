@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from proofmap.reproduce import Recipe, linear_case, recipe_names, reproduce, run
+from proofmap.reproduce import linear_case, run
 from proofmap.reproduce.findings import Claim, Findings, Job, PaperTable
+from proofmap.reproduce.recipe import Recipe, recipe_names
 from proofmap.reproduce.rows import study_of
+from proofmap.reproduce.run import reproduce
 from proofmap.results.tables import number
 from tests.command import run as command
 from tests.reproduce.small_world import APPENDIX, PICTURED, small_data, small_maskers, small_nets

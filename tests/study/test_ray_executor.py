@@ -22,8 +22,9 @@ import proofmap.study.ray_executor as module
 from proofmap.core.errors import InputError, MissingExtra, ProofmapError
 from proofmap.study.executor import Lost
 from proofmap.study.ray_executor import RayExecutor
-from proofmap.testing import Check, check_executor
+from proofmap.testing import check_executor
 from proofmap.testing.executors import MakeExecutor, make_squarer, until
+from proofmap.testing.plugins import Check
 from tests.forked import check_fork
 from tests.study.forked_ray import ForkedRay
 

@@ -31,8 +31,9 @@ from proofmap.methods import Method, make_method
 from proofmap.metrics import METRICS as REGISTERED_METRICS
 from proofmap.metrics import Judged, Metric
 from proofmap.session import Session
-from proofmap.study import Plan, Run, Selection, Study, run_study, verify_run
+from proofmap.study import Run, Selection, Study, run_study, verify_run
 from proofmap.study.manifest import Manifest
+from proofmap.study.planning import Plan
 from proofmap.study.store import Store, read_maps, write_maps
 from proofmap.study.watchers import Status
 from tests.data.made_up import save

@@ -12,7 +12,8 @@ import pytest
 from proofmap.core.errors import InputError
 from proofmap.methods import LearnedMask
 from proofmap.methods.controls import Random
-from proofmap.metrics import Insertion, Soundness
+from proofmap.metrics import Insertion
+from proofmap.metrics.proof_scores import Soundness
 from proofmap.models import DEFAULT_MODEL
 from proofmap.study import Selection, Study, run_study
 from tests.study.studies import METHODS, net_file, photos

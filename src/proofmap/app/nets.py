@@ -26,8 +26,9 @@ from proofmap.core.text import one_line
 from proofmap.data.dataset import Dataset
 from proofmap.data.distractors import Distractors, from_dataset, from_images
 from proofmap.fills import Fill, Images
-from proofmap.models import DEFAULT_MODEL, ModelSpec, load_classifier
+from proofmap.models import DEFAULT_MODEL, load_classifier
 from proofmap.models.registry import installed_models
+from proofmap.models.spec import ModelSpec
 from proofmap.results.sharing import without_folders
 from proofmap.session import Session
 from proofmap.study import Study

@@ -7,11 +7,3 @@
 
 A task never changes. What would change its numbers makes a new version of the benchmark (:data:`~proofmap.bench.task.VERSION`).
 """
-
-from proofmap.bench.leaderboard import Leaderboard
-from proofmap.bench.record import Record
-from proofmap.bench.running import run_task
-from proofmap.bench.submission import check_record, submit
-from proofmap.bench.task import VERSION, Task, task_names
-
-__all__ = ["VERSION", "Leaderboard", "Record", "Task", "check_record", "run_task", "submit", "task_names"]

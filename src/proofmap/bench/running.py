@@ -31,8 +31,9 @@ from proofmap.plugins.python_file import source_files
 from proofmap.plugins.specs import with_files_in
 from proofmap.results.sharing import shared_settings
 from proofmap.session import Session
-from proofmap.study import Plan, Run, Study, Watcher, run_study
+from proofmap.study import Run, Study, Watcher, run_study
 from proofmap.study.opened import open_study
+from proofmap.study.planning import Plan
 
 RECORDS = "records"
 """The name of the folder in a run directory that has the records made from the run."""

@@ -2,6 +2,5 @@
 input x."""
 
 from proofmap.classifier.classifier import Classifier
-from proofmap.classifier.outputs import Outputs
 
-__all__ = ["Classifier", "Outputs"]
+__all__ = ["Classifier"]

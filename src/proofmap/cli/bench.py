@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from proofmap.bench import VERSION, Leaderboard, Record, Task, task_names
-from proofmap.bench.leaderboard import FOLDER, write_page
+from proofmap.bench.leaderboard import FOLDER, Leaderboard, write_page
+from proofmap.bench.record import Record
 from proofmap.bench.running import record_path, run_task
 from proofmap.bench.submission import submit
+from proofmap.bench.task import VERSION, Task, task_names
 from proofmap.cli import options
 from proofmap.cli.console import print_result, shown_path, stderr
 from proofmap.core.errors import InputError

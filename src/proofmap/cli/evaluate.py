@@ -23,7 +23,8 @@ from proofmap.core.inputs import TextInputs
 from proofmap.core.inputs.pictures import Fit
 from proofmap.core.text import counted, size_text
 from proofmap.methods.method import default_method, make_method
-from proofmap.models import ModelSpec, load_classifier
+from proofmap.models import load_classifier
+from proofmap.models.spec import ModelSpec
 from proofmap.plugins.settings import setting_names
 from proofmap.plugins.specs import split_specs
 from proofmap.report.display import evaluation_json
@@ -31,10 +32,11 @@ from proofmap.report.runs import SavedRun
 from proofmap.results import score_tables, tables
 from proofmap.results.verdict import verdict
 from proofmap.session import Session
-from proofmap.study import Executor, LocalExecutor, Outcome, Plan, Run, Study, run_study
+from proofmap.study import Executor, LocalExecutor, Outcome, Run, Study, run_study
 from proofmap.study.draft import draft
 from proofmap.study.manifest import FILE as MANIFEST
 from proofmap.study.manifest import Manifest
+from proofmap.study.planning import Plan
 from proofmap.study.preview import preview
 from proofmap.study.sanity import Sanity
 from proofmap.study.study import KeptMaps

@@ -18,8 +18,8 @@ from proofmap.data.dataset import random_choice
 from proofmap.data.loader import load_blocks
 from proofmap.data.specs import open_data
 from proofmap.models import DEFAULT_MODEL
-from proofmap.report.figures import FIGURES, draw_figure, figures_of
-from proofmap.report.figures.drawing import FORMATS
+from proofmap.report.figures import draw_figure, figures_of
+from proofmap.report.figures.drawing import FIGURES, FORMATS
 from proofmap.report.runs import load_pictured
 from proofmap.study import Run
 

@@ -23,7 +23,7 @@ from proofmap.study.stored_run import Run
 
 if TYPE_CHECKING:
     from proofmap.core.registry import Registry
-    from proofmap.reproduce import Recipe
+    from proofmap.reproduce.recipe import Recipe
 
 PLUGINS = ("methods", "metrics", "fills", "games", "targets")
 
@@ -114,7 +114,7 @@ def _datasets(name: str | None, _: Path) -> KindList:
 
 
 def _figures(name: str | None, _: Path) -> KindList:
-    from proofmap.report.figures import FIGURES
+    from proofmap.report.figures.drawing import FIGURES
 
     infos = [{"name": i.name, "needs": i.needs, "description": i.description} for i in FIGURES.values()]
     return KindList(
@@ -132,7 +132,7 @@ def _chosen(kind: str, records: Iterable[dict[str, Any]], name: str | None) -> l
 
 
 def _recipes(name: str | None, data: Path) -> KindList:
-    from proofmap.reproduce import Recipe, recipe_names
+    from proofmap.reproduce.recipe import Recipe, recipe_names
 
     records: list[dict[str, Any]] = []
     missing_in: dict[str, list[str]] = {}  # what is missing, and the recipes that need it

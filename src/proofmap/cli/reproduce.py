@@ -11,7 +11,7 @@ from proofmap.cli import options
 from proofmap.cli.console import print_result, print_written, progress_for, stderr
 from proofmap.core.errors import InputError
 from proofmap.core.files import DATA_FOLDER
-from proofmap.reproduce import reproduce as run_recipe
+from proofmap.reproduce.run import reproduce as run_recipe
 from proofmap.study.watchers import watchers_for
 
 

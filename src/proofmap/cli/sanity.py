@@ -20,7 +20,7 @@ from proofmap.data.specs import open_data
 from proofmap.metrics.axioms import check_axioms
 from proofmap.models import DEFAULT_MODEL
 from proofmap.plugins.specs import split_specs
-from proofmap.report.figures import draw
+from proofmap.report.figures.drawing import draw
 from proofmap.report.figures.sanity import sanity_figure
 from proofmap.results.randomisation import Order
 

@@ -66,7 +66,7 @@ def serve(
     from proofmap.app.nets import Nets, offers
     from proofmap.app.security import Access
     from proofmap.app.server import Server
-    from proofmap.models import ModelSpec
+    from proofmap.models.spec import ModelSpec
 
     if weights is not None and not model:
         raise InputError("--weights needs --model, the net that the weights belong to")

@@ -12,7 +12,7 @@ import torch
 
 from proofmap.core.errors import BatchSizeWarning, ProofmapError
 
-__all__ = ["BatchSize", "OutOfMemory", "in_batches", "is_out_of_memory"]
+__all__ = ["BatchSize", "in_batches"]
 
 T = TypeVar("T")
 

@@ -13,7 +13,6 @@ __all__ = [
     "ModelError",
     "NotWritable",
     "ProofmapError",
-    "require",
 ]
 
 

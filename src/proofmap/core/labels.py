@@ -27,7 +27,7 @@ from proofmap.core.deferred import Tensor, torch
 from proofmap.core.errors import InputError
 from proofmap.core.text import counted, shortened
 
-__all__ = ["NO_LABEL", "LabelRule", "Labels", "check_labels", "label_index"]
+__all__ = ["NO_LABEL", "LabelRule", "Labels"]
 
 NO_LABEL = -1
 """Padding for the row of an image that has fewer labels than another image of the batch."""

@@ -20,7 +20,7 @@ from torch import Tensor
 from proofmap.core import streams
 from proofmap.core.errors import InputError
 
-__all__ = ["Ties", "as_maps", "center_distance", "in_float32", "keep_top", "rank"]
+__all__ = ["Ties", "as_maps", "keep_top", "rank"]
 
 Ties = Literal["index", "random", "center"]
 """Which of two equally salient positions comes first."""

@@ -3,12 +3,10 @@
 Fills for rows, series and texts, and ROAD's, are made by their names: ``make_fill("near-rows")``.
 """
 
-from proofmap.fills import road, rows, text  # which register their fills
+from proofmap.fills import infill, road, rows, text  # noqa: F401 they register fills
 from proofmap.fills.fill import FILLS, Fill, make_fill
-from proofmap.fills.images import Images, pools_in
-from proofmap.fills.infill import Infill
-from proofmap.fills.simple import Blur, Gray, Median, Noise
-from proofmap.fills.text import MaskedLM
+from proofmap.fills.images import Images
+from proofmap.fills.simple import Blur, Gray, Noise
 
 __all__ = [
     "FILLS",
@@ -16,13 +14,6 @@ __all__ = [
     "Fill",
     "Gray",
     "Images",
-    "Infill",
-    "MaskedLM",
-    "Median",
     "Noise",
     "make_fill",
-    "pools_in",
-    "road",
-    "rows",
-    "text",
 ]

@@ -16,15 +16,14 @@ from proofmap.metrics import (  # noqa: F401 they register metrics and games
     reliability,
     roughness,
 )
-from proofmap.metrics.areas import Deletion, GameMetric, Insertion
+from proofmap.metrics.areas import Insertion
 from proofmap.metrics.curves import Curves
-from proofmap.metrics.games import CURVES, GAMES, Game, InsertionGame, make_game
+from proofmap.metrics.games import GAMES, Game, make_game
 from proofmap.metrics.judged import Judged
 from proofmap.metrics.metric import METRICS, Metric, RunMetric, RunValue, RunValues, make_metric
 from proofmap.metrics.playing import deletion, insertion
-from proofmap.metrics.proof_scores import BestEffort, Completeness, Soundness, default_metrics
+from proofmap.metrics.proof_scores import default_metrics
 from proofmap.metrics.scores import (
-    THRESHOLDS,
     Thresholds,
     best_effort,
     completeness,
@@ -32,29 +31,20 @@ from proofmap.metrics.scores import (
     thresholds,
     worst_case,
 )
-from proofmap.metrics.targets import TARGETS, Probability, Target
+from proofmap.metrics.targets import TARGETS, Target
 
 __all__ = [
-    "BestEffort",
-    "CURVES",
-    "Completeness",
     "Curves",
-    "Deletion",
     "GAMES",
     "Game",
-    "GameMetric",
     "Insertion",
-    "InsertionGame",
     "Judged",
     "METRICS",
     "Metric",
-    "Probability",
     "RunMetric",
     "RunValue",
     "RunValues",
-    "Soundness",
     "TARGETS",
-    "THRESHOLDS",
     "Target",
     "Thresholds",
     "best_effort",

@@ -21,7 +21,8 @@ from proofmap.core.errors import MissingExtra
 from proofmap.core.files import atomic_write, distinct_names, file_name, write_text, written_together
 from proofmap.core.pictures import OWN_SOFTWARE, SUFFIXES
 from proofmap.core.text import counted, one_line
-from proofmap.report.figures import draw, figures_of, make_figure
+from proofmap.report.figures import figures_of, make_figure
+from proofmap.report.figures.drawing import draw
 from proofmap.report.pictures import data_uri, picture_bytes
 from proofmap.report.sheets import MOST_IMAGES, explained_sheet
 from proofmap.report.words import texts_html
@@ -29,22 +30,14 @@ from proofmap.results import score_tables, tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import f_of_fill, fill_notes, given_by_fill
 from proofmap.results.records import MethodResult
-from proofmap.results.score_tables import dataframe, pairs_html, score_table
+from proofmap.results.score_tables import (  # noqa: F401 results show themselves through this module
+    dataframe,
+    pairs_html,
+    score_table,
+)
 from proofmap.results.sharing import shared
 from proofmap.results.tables import table_html
 from proofmap.results.verdict import verdict
-
-__all__ = [
-    "dataframe",
-    "evaluation_html",
-    "pairs_html",
-    "proof_html",
-    "proof_png",
-    "proof_table",
-    "save_evaluation",
-    "save_proof",
-    "score_table",
-]
 
 MOST_PICTURES = 3
 """Largest number of pictures of one result in a notebook."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from proofmap.core.progress import Progress
 from proofmap.core.text import counted
-from proofmap.report.figures import Figure
+from proofmap.report.figures.drawing import Figure
 from proofmap.reproduce.recipe import Recipe
 from proofmap.results import tables
 from proofmap.results.statistics import Score

@@ -27,7 +27,7 @@ from proofmap.core.files import DATA_FOLDER, check_output, write_text, written_t
 from proofmap.core.progress import Progress
 from proofmap.core.text import counted
 from proofmap.core.version import environment
-from proofmap.report.figures import draw
+from proofmap.report.figures.drawing import draw
 from proofmap.report.html import templates_of
 from proofmap.reproduce import artifacts, ensembling, examples, linear_case, sanity, study_recipe, tv_curves
 from proofmap.reproduce.findings import Findings, Job, rows_of

@@ -36,7 +36,8 @@ from torch import Tensor
 from proofmap.core.errors import InputError
 from proofmap.core.text import counted
 from proofmap.methods.method import Method
-from proofmap.report.figures import Figure, make_figure
+from proofmap.report.figures import make_figure
+from proofmap.report.figures.drawing import Figure
 from proofmap.report.figures.masks import mask_pairs, two_objects
 from proofmap.report.runs import SavedRun
 from proofmap.reproduce.claims import claims_of

@@ -110,7 +110,7 @@ def distractor_words(
 def _users(records: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, str], list[str]]:
     """For each (pool, part), the names of the methods or metrics that draw from it. The pool of images is given in words; the part is
     ``learn`` or ``judge``."""
-    from proofmap.fills import pools_in
+    from proofmap.fills.images import pools_in
 
     users: dict[tuple[str, str], list[str]] = {}
     for name, record in records.items():

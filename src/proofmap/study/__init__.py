@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING
 from proofmap.core.deferred import lazy_names
 
 if TYPE_CHECKING:
-    from proofmap.study.executor import Executor, LocalExecutor, Lost
+    from proofmap.study.executor import Executor, LocalExecutor
     from proofmap.study.export import export_run
     from proofmap.study.lock import RunBusy
-    from proofmap.study.planning import Plan
     from proofmap.study.ray_executor import RayExecutor
     from proofmap.study.run import Outcome, run_study
     from proofmap.study.selection import Selection
@@ -22,10 +21,9 @@ if TYPE_CHECKING:
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "executor": "Executor LocalExecutor Lost",
+        "executor": "Executor LocalExecutor",
         "ray_executor": "RayExecutor",
         "export": "export_run",
-        "planning": "Plan",
         "stored_run": "Failure Run",
         "run": "Outcome run_study",
         "store": "StoreError",
@@ -41,9 +39,7 @@ __all__ = [
     "Executor",
     "Failure",
     "LocalExecutor",
-    "Lost",
     "Outcome",
-    "Plan",
     "RayExecutor",
     "Run",
     "RunBusy",

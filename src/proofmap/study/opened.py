@@ -20,7 +20,8 @@ from proofmap.data.table_rows import TableData
 from proofmap.methods.controls import map_sources
 from proofmap.methods.method import Method
 from proofmap.metrics.metric import Metric, RunMetric, split_metrics
-from proofmap.models import ModelSpec, load_classifier
+from proofmap.models import load_classifier
+from proofmap.models.spec import ModelSpec
 from proofmap.plugins.failures import exit_as_error
 from proofmap.session import Session
 from proofmap.study.study import Study

@@ -21,7 +21,6 @@ from proofmap.testing.games import check_game
 from proofmap.testing.inputs import check_inputs
 from proofmap.testing.methods import check_method
 from proofmap.testing.metrics import check_metric
-from proofmap.testing.plugins import Check, Contract
 
 __all__ = [
     "check_method",
@@ -31,6 +30,4 @@ __all__ = [
     "check_executor",
     "check_dataset",
     "check_inputs",
-    "Contract",
-    "Check",
 ]

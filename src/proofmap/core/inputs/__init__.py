@@ -33,8 +33,6 @@ __all__ = [
     "Text",
     "TextInputs",
     "Tokens",
-    "inputs_of",
-    "kind_of",
 ]
 
 KINDS: Registry[Inputs] = Registry("kind of input", "proofmap.inputs", attribute="kind")

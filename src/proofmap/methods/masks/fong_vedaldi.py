@@ -30,7 +30,8 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.batching import in_batches
-from proofmap.fills import Blur, Fill, Median
+from proofmap.fills import Blur, Fill
+from proofmap.fills.simple import Median
 from proofmap.methods.grids import enlarged, smoothing
 from proofmap.methods.masks.engine import Slots
 from proofmap.methods.masks.method import CompositeProblem, MaskMethod, WholeNet, add_noise_

@@ -21,8 +21,6 @@ from proofmap.report.figures.drawing import FIGURES, FORMATS, Figure, draw
 from proofmap.results.evaluation import Evaluation, Results, evaluation_of
 from proofmap.results.sharing import shared
 
-__all__ = ["FIGURES", "Figure", "draw", "draw_figure", "figures_of", "make_figure"]
-
 
 def make_figure(
     name: str,
