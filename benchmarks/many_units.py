@@ -138,7 +138,13 @@ def main() -> None:
             left = units_left(store, store.images(), blocks, methods, metrics, {})
             planned = time.perf_counter() - clock
             store.means()
-        resumed, wall = time.process_time() - began, time.perf_counter() - clock
+            resumed, wall = time.process_time() - began, time.perf_counter() - clock
+            began, clock = time.process_time(), time.perf_counter()
+            read = sum(1 for _ in store.results(methods))
+            taken = time.process_time() - began
+            print(
+                f"all numbers read in {time.perf_counter() - clock:.1f} s: {1e6 * taken / read:.0f} us each"
+            )
         assert not left
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
         print(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -38,7 +38,7 @@ from proofmap.study.manifest import FILE as MANIFEST
 from proofmap.study.manifest import Manifest
 from proofmap.study.planning import Plan
 from proofmap.study.preview import preview
-from proofmap.study.sanity import Sanity
+from proofmap.study.sanity import sanity_notes
 from proofmap.study.study import KeptMaps
 from proofmap.study.verify import forget_methods
 from proofmap.study.watchers import ProgressFile, watchers_for
@@ -337,9 +337,9 @@ def _print_outcome(outcome: Outcome, printed: Collection[str]) -> None:
         raise typer.Exit(options.FAILED)
 
 
-def _print_sanity(found: Sanity, quiet: bool) -> list[str]:
+def _print_sanity(found: Mapping[str, Any], quiet: bool) -> list[str]:
     """Print the sanity numbers: what the net does with some of the images. Warnings are printed even if ``quiet``. Returns the lines."""
-    lines = ([] if quiet else [str(found)]) + [f"suspicious: {text}" for text in found.warnings()]
+    lines = sanity_notes(found)[1 if quiet else 0 :]
     for line in lines:
         stderr.print(line)
     return lines

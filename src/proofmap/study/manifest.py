@@ -67,7 +67,7 @@ class Manifest:
         chosen: the number of images of the run, once for each time that it grew; see :attr:`blocks`.
         games: the steps and settings of the curves in the store, by key.
         batch_difference: how much f of a masked image differed between batches, at most.
-        sanity: the numbers of :mod:`proofmap.study.sanity`.
+        sanity: the numbers of :func:`~proofmap.study.sanity.measure_sanity`.
         run_scores: the scores of the run as a whole, computed when it ends.
     """
 
@@ -86,7 +86,7 @@ class Manifest:
     chosen: tuple[int, ...] = ()
     games: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     batch_difference: float | None = None
-    sanity: Mapping[str, object] | None = None
+    sanity: Mapping[str, Any] | None = None
     run_scores: tuple[RunScore, ...] = ()
     schema: int = SCHEMA
 

@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -47,7 +47,7 @@ from proofmap.study.resume import (
     registrations,
     resolve_manifest,
 )
-from proofmap.study.sanity import Sanity, measure_sanity
+from proofmap.study.sanity import measure_sanity
 from proofmap.study.store import MAPS, ImageRow, Store, StoreError, write_maps
 from proofmap.study.stored_run import Run, images_of
 from proofmap.study.study import Study
@@ -111,7 +111,7 @@ def run_study(
     threads: int | None = None,
     planned_methods: Sequence[Method] = (),
     watchers: Sequence[Watcher] = (),
-    on_sanity: Callable[[Sanity], None] | None = None,
+    on_sanity: Callable[[dict[str, Any]], None] | None = None,
     on_plan: Callable[[Plan], None] | None = None,
     on_end: Callable[[Outcome], Sequence[Path]] | None = None,
     wait: bool = False,
@@ -130,7 +130,7 @@ def run_study(
         batch_size, threads: both affect the last bits of a result; a run keeps the values it began with.
         planned_methods: methods that will be added to the run later; the size of its units takes them into account.
         watchers: receive the progress.
-        on_sanity: callback that receives the numbers of :mod:`proofmap.study.sanity` before the work starts.
+        on_sanity: callback that receives the numbers of :func:`~proofmap.study.sanity.measure_sanity` before the work starts.
         on_plan: callback that receives the plan before the work starts.
         on_end: callback that receives the outcome when everything is stored, before the watchers' last call. It returns the files it wrote.
         wait: wait for another process that works on this directory, instead of raising.
@@ -191,7 +191,7 @@ class _Run:
     watchers: Sequence[Watcher]
     worker_device: str | None
     planned_methods: Sequence[Method]
-    on_sanity: Callable[[Sanity], None] | None
+    on_sanity: Callable[[dict[str, Any]], None] | None
     on_plan: Callable[[Plan], None] | None
     on_end: Callable[[Outcome], Sequence[Path]] | None
     retry: bool
@@ -247,9 +247,9 @@ class _Run:
         known = self.manifest.sanity
         if known is None or known["of"] != len(images):  # computed again after images were added
             found = measure_sanity(self.opened, images, chosen=self.manifest.selection.correct)
-            self._save(replace(self.manifest, sanity=asdict(found)))
+            self._save(replace(self.manifest, sanity=found))
         if self.on_sanity is not None:
-            self.on_sanity(Sanity.from_record(self.manifest.sanity))
+            self.on_sanity(dict(self.manifest.sanity or {}))
         self._register()
         methods, metrics = list(self.opened.methods), list(self.opened.metrics)
         taken = map_sources(self.opened.methods)

@@ -6,8 +6,7 @@ a perfect proof. No score can show this; these numbers do. f(x, a) is the probab
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from proofmap.core.deferred import torch
@@ -26,114 +25,87 @@ MANY_COPIES = 0.01
 """Share of images that are copies of others, above which a warning is given."""
 
 
-@dataclass(frozen=True)
-class FillAlone:
-    """The net's output if only a fill (the values that replace hidden positions) is shown.
+def sanity_notes(found: Mapping[str, Any]) -> list[str]:
+    """What :func:`measure_sanity` found, in words: a line with the numbers, then a line for each suspicious one, with advice on what to check.
 
-    ``label`` is the label with the highest mean probability, and ``f`` this probability.
+    >>> gray = {"fill": "gray", "label": "web", "f": 0.1}
+    >>> numbers = {"images": 30, "of": 90, "noun": "images", "known": 30, "right": 28, "chosen": False}
+    >>> numbers |= {
+    ...     "labels": 1000,
+    ...     "truths": 9,
+    ...     "tops": 11,
+    ...     "moves": 0.93,
+    ...     "fills": [gray],
+    ...     "copies": 0,
+    ...     "by_order": "",
+    ... }
+    >>> print(*sanity_notes(numbers))
+    sanity of 30 images: 28 of 30 right; f moves by .93 from one to another (above .01: nothing to do); gray alone is 'web' with f = .10
     """
-
-    fill: str
-    label: str
-    f: float
-
-
-@dataclass(frozen=True)
-class Sanity:
-    """What the net does with some of a study's images, in numbers that reveal common mistakes.
-
-    Attributes:
-        images, of: the number of images that were checked, and the number of all images.
-        noun: the word for the inputs, such as "images".
-        known, right: the number of checked images whose true label is known, and how many of these have a true label as top label.
-        chosen: whether the study takes only images that the net gets right.
-        labels: the number of labels in the label set.
-        truths, tops: the number of different true labels, and of different top labels.
-        moves: how much f differs between images: the mean over images x of 1/2 sum_a |f(x, a) - mean_x f(x, a)|. It is 0 if f is the same
-            for all images.
-        fills: the net's output for each fill that metrics use.
-        copies: the number of images, among all, that are equal to an earlier image.
-        by_order: the first names of the data's labels, if these were matched to outputs 0, 1, ... by their order because the outputs have
-            no names; otherwise empty.
-    """
-
-    images: int
-    of: int
-    noun: str
-    known: int
-    right: int
-    chosen: bool
-    labels: int
-    truths: int
-    tops: int
-    moves: float
-    fills: tuple[FillAlone, ...]
-    copies: int = 0
-    by_order: str = ""
-
-    @classmethod
-    def from_record(cls, record: Any) -> Sanity:
-        return cls(**{**record, "fills": tuple(FillAlone(**fill) for fill in record["fills"])})
-
-    def __str__(self) -> str:
-        """One line with the numbers.
-
-        >>> print(
-        ...     Sanity(30, 90, "images", 30, 28, False, 1000, 9, 11, 0.93, (FillAlone("gray", "web", 0.1),))
-        ... )
-        sanity of 30 images: 28 of 30 right; f moves by .93 from one to another (above .01: nothing to do); gray alone is 'web' with f = .10
-        """
-        order = f", with {self.by_order} as outputs 0, 1, ... in this order: name the outputs to be sure"
-        right = (
-            [f"{self.right} of {self.known} right{order if self.by_order else ''}"]
-            if self.known
-            else ["true labels are not known"]
+    images, known, right, moves = (found[name] for name in ("images", "known", "right", "moves"))
+    noun, of, copies, labels = (found[name] for name in ("noun", "of", "copies", "labels"))
+    order = f", with {found['by_order']} as outputs 0, 1, ... in this order: name the outputs to be sure"
+    numbers = [
+        f"{right} of {known} right{order if found['by_order'] else ''}"
+        if known
+        else "true labels are not known"
+    ]
+    if images > 1:
+        fine = f" (above {_places(HARDLY_MOVES)}: nothing to do)" if moves >= HARDLY_MOVES else ""
+        numbers.append(f"f moves by {_places(moves)} from one to another{fine}")
+    alone = [
+        (f"{fill['fill']} alone is {fill['label']!r} with f = {_places(fill['f'])}", fill["f"])
+        for fill in found["fills"]
+    ]
+    many = f"{images} {noun}" if images != 1 else f"one of the {noun}"
+    first = f"sanity of {many}: {'; '.join([*numbers, *(text for text, _ in alone)])}"
+    check = "check the names of the labels and their order, the weights, size, and mean and std"
+    suspicious = []
+    if known >= 5 and not found["chosen"] and right == 0:
+        suspicious.append(f"0 of {known} right: {check}")
+    elif known >= 10 and not found["chosen"] and right / known <= 1 / labels:
+        suspicious.append(
+            f"{right} of {known} right is no better than guessing one of {labels} labels: {check}"
         )
-        fine = f" (above {_places(HARDLY_MOVES)}: nothing to do)" if self.moves >= HARDLY_MOVES else ""
-        moves = [f"f moves by {_places(self.moves)} from one to another{fine}"] if self.images > 1 else []
-        alone = [f"{fill.fill} alone is {fill.label!r} with f = {_places(fill.f)}" for fill in self.fills]
-        many = f"{self.images} {self.noun}" if self.images != 1 else f"one of the {self.noun}"
-        return f"sanity of {many}: {'; '.join([*right, *moves, *alone])}"
-
-    def warnings(self) -> list[str]:
-        """Warnings about suspicious numbers, each with advice on what to check."""
-        notes = []
-        if self.known >= 5 and not self.chosen:
-            if self.right == 0:
-                notes.append(
-                    f"0 of {self.known} right: check the names of the labels and their order, the weights, size, and mean and std"
-                )
-            elif self.known >= 10 and self.right / self.known <= 1 / self.labels:
-                notes.append(
-                    f"{self.right} of {self.known} right is no better than guessing one of {self.labels} labels: "
-                    "check the names of the labels and their order, the weights, size, and mean and std"
-                )
-        if self.images >= 5 and self.tops == 1 and self.truths > 1:
-            notes.append(
-                f"the net gives all {self.images} {self.noun} one label, but they have {self.truths} true ones"
-            )
-        if self.copies > MANY_COPIES * self.of:
-            notes.append(
-                f"{self.copies} of {self.of} {self.noun} are copies of others, and intervals count each as one more: "
-                "check how they were read, or leave the copies out"
-            )
-        if self.images > 1 and self.moves < HARDLY_MOVES:
-            notes.append(
-                f"f hardly moves from one of the {self.noun} to another ({self.moves:.4f}), so that every map, noise too, "
-                "looks like a proof: check mean and std (in units of [0, 1]) and the weights"
-            )
-        notes += [
-            f"{fill.fill} alone is {fill.label!r} with f = {_places(fill.f)}: that label is proved before anything is "
-            "shown; try another fill"
-            for fill in self.fills
-            if fill.f >= CERTAIN and self.moves >= HARDLY_MOVES
-        ]
-        return notes
+    if images >= 5 and found["tops"] == 1 and found["truths"] > 1:
+        suspicious.append(
+            f"the net gives all {images} {noun} one label, but they have {found['truths']} true ones"
+        )
+    if copies > MANY_COPIES * of:
+        suspicious.append(
+            f"{copies} of {of} {noun} are copies of others, and intervals count each as one more: "
+            "check how they were read, or leave the copies out"
+        )
+    if images > 1 and moves < HARDLY_MOVES:
+        suspicious.append(
+            f"f hardly moves from one of the {noun} to another ({moves:.4f}), so that every map, noise too, "
+            "looks like a proof: check mean and std (in units of [0, 1]) and the weights"
+        )
+    suspicious += [
+        f"{text}: that label is proved before anything is shown; try another fill"
+        for text, f in alone
+        if f >= CERTAIN and moves >= HARDLY_MOVES
+    ]
+    return [first, *(f"suspicious: {text}" for text in suspicious)]
 
 
 @exit_as_error()
-def measure_sanity(opened: OpenStudy, images: Sequence[ImageRow], *, chosen: bool) -> Sanity:
-    """Compute the sanity numbers: run the net on some of the images, and on each fill of the metrics without an image."""
+def measure_sanity(opened: OpenStudy, images: Sequence[ImageRow], *, chosen: bool) -> dict[str, Any]:
+    """Run the net on some of the images, and on each fill of the metrics without an image. ``chosen`` says that the study takes only images
+    that the net gets right. The numbers, as they are stored in ``run.json``:
+
+    ============= ===================================================================================================================
+    images, of    the number of images that were checked, and the number of all images
+    noun          the word for the inputs, such as "images"
+    known, right  the number of checked images whose true label is known, and how many of these have a true label as top label
+    labels        the number of labels in the label set
+    truths, tops  the number of different true labels, and of different top labels
+    moves         how much f differs between images: the mean over images x of 1/2 sum_a |f(x, a) - mean_x f(x, a)|; 0 if f never differs
+    fills         for each fill (the values that replace hidden positions): the label with the highest mean probability f, and this f
+    copies        the number of images, among all, that are equal to an earlier image
+    by_order      the first names of the data's labels, if these were matched to outputs 0, 1, ... by their order alone; otherwise empty
+    ============= ===================================================================================================================
+    """
     from proofmap.core import streams
     from proofmap.data.loader import load_blocks
 
@@ -153,29 +125,33 @@ def measure_sanity(opened: OpenStudy, images: Sequence[ImageRow], *, chosen: boo
     keys = streams.image_keys(pixels, 0, "sanity")
     known = [(a, b) for a, b in zip(top, truth, strict=True) if b]
 
-    def alone(fill: Fill) -> FillAlone:
+    def alone(fill: Fill) -> dict[str, Any]:
         backgrounds = fill(judging, pixels, keys)
         if torch.equal(backgrounds, backgrounds[:1].expand_as(backgrounds)):
             backgrounds = backgrounds[:1]  # the same for every image, such as gray
         mean = fast.probabilities(backgrounds).mean(dim=0)
         best = int(mean.argmax())
-        return FillAlone(fill.title(), classifier.names[best], round(float(mean[best]), 6))
+        return {
+            "fill": fill.title(),
+            "label": classifier.names[best],
+            "f": round(float(mean[best]), 6),
+        }
 
-    return Sanity(
-        images=len(f),
-        of=len(images),
-        noun=classifier.inputs.noun,
-        known=len(known),
-        right=sum(a in b for a, b in known),
-        chosen=chosen,
-        labels=len(classifier.label_set),
-        truths=len({label for _, b in known for label in b}),
-        tops=len(set(top)),
-        moves=round(float((f - f.mean(dim=0)).abs().sum(dim=1).mean() / 2), 6) if len(f) else 0.0,
-        fills=tuple(alone(fill) for fill in fills) if len(f) else (),
-        copies=len(images) - len({row.digest for row in images}),
-        by_order=_by_order(opened.data.label_names, classifier.names),
-    )
+    return {
+        "images": len(f),
+        "of": len(images),
+        "noun": classifier.inputs.noun,
+        "known": len(known),
+        "right": sum(a in b for a, b in known),
+        "chosen": chosen,
+        "labels": len(classifier.label_set),
+        "truths": len({label for _, b in known for label in b}),
+        "tops": len(set(top)),
+        "moves": round(float((f - f.mean(dim=0)).abs().sum(dim=1).mean() / 2), 6) if len(f) else 0.0,
+        "fills": [alone(fill) for fill in fills] if len(f) else [],
+        "copies": len(images) - len({row.digest for row in images}),
+        "by_order": _by_order(opened.data.label_names, classifier.names),
+    }
 
 
 def _by_order(labels: Sequence[str], outputs: Sequence[str]) -> str:

@@ -22,7 +22,7 @@ from proofmap.results.evaluation import Evaluation, batch_record
 from proofmap.results.records import MethodResult, method_result
 from proofmap.results.statistics import Score
 from proofmap.study.manifest import Manifest, Registered
-from proofmap.study.sanity import Sanity
+from proofmap.study.sanity import sanity_notes
 from proofmap.study.store import IMAGES, ImageRow, Store, StoreError, damaged, read_maps
 
 if TYPE_CHECKING:
@@ -139,10 +139,9 @@ class Run:
         return "unfinished" if self.unfinished() else "finished"
 
     @property
-    def sanity(self) -> Sanity | None:
-        """What the net did with some of the images; None if this was not computed."""
-        found = self.manifest.sanity
-        return None if found is None else Sanity.from_record(found)
+    def sanity(self) -> Mapping[str, Any] | None:
+        """What the net did with some of the images, in numbers; None if this was not computed."""
+        return self.manifest.sanity
 
     def notes(
         self, methods: Collection[str] | None = None, metrics: Collection[str] | None = None
@@ -152,7 +151,7 @@ class Run:
         images, failures = counted(len(self.images), kind.singular), self.failures()
         notes = _environment_notes(self.manifest.environments)
         if self.sanity is not None:
-            notes += [str(self.sanity), *(f"suspicious: {warning}" for warning in self.sanity.warnings())]
+            notes += sanity_notes(self.sanity)
         unlabelled = len(self.manifest.selection.passed_over(self.store.images())[1])
         if unlabelled:
             notes.append(
