@@ -49,42 +49,6 @@ def test_the_rows_of_other_nets_are_those_of_their_record() -> None:
             assert cell == f"{'/'.join(map(number, scores))}, {shape}", (net, method)
 
 
-@pytest.mark.parametrize(
-    "record, head, least",
-    [
-        ("pull", "pull", 14),
-        ("turns", "fills in turn", 8),
-        ("new", "new pictures", 6),
-        ("photos", "held-out photos", 6),
-    ],
-)
-def test_the_rows_of_variants_on_other_nets_are_those_of_their_record(
-    record: str, head: str, least: int
-) -> None:
-    recorded = {(row["net"], row["method"]): row for row in read(f"other-nets-{record}")["rows"]}
-    rows = table_of("steady-proofs.md", f"| net, {head} | method | n | gray |")
-    assert len(rows) >= least
-    for net, method, n, *cells in rows:
-        row = recorded[net, method.strip("`")]
-        assert int(n) == row["n"]
-        for cell, fill in zip(cells, ("gray", "blur", "images", "noise*"), strict=True):
-            values = [
-                row["fills"][fill][k]["value"] for k in ("completeness", "soundness", "soundness, f >= e2")
-            ]
-            assert cell == "{}/{}, {}".format(*map(number, values)), (net, method, fill)
-
-
-def test_the_best_maps_over_random_images_are_those_of_their_record() -> None:
-    rows = table_of("belief-mask-bounds.md", "| net | n | maps | `fast`: random images |")
-    asked = [("fast", "images"), ("chosen for random images", "images")]
-    asked += [("chosen for all three fills", fill) for fill in ("gray", "blur", "images")]
-    for (net, n, maps, *cells), row in zip(rows, read("judge-chosen")["rows"], strict=True):
-        assert (net, int(n), int(maps)) == (row["net"], row["n"], row["maps"])
-        for cell, (which, fill) in zip(cells, asked, strict=True):
-            found = row[which][fill]
-            assert cell == "/".join(number(found[k]["value"]) for k in ("completeness", "soundness")), net
-
-
 def test_belief_masks_on_photos_are_those_of_their_records() -> None:
     recorded = [row for name in ("held", "unseen-fills") for row in read(f"belief-masks-{name}")["rows"]]
     rows = [
@@ -192,18 +156,6 @@ def test_differences_are_of_the_same_images_alone() -> None:
         differences_of("Ours", [ours, ours])
 
 
-def test_the_variants_of_steady_are_those_of_their_record() -> None:
-    rows = table_of("steady-proofs.md", "| 60 held-out photos | gray |")
-    for (method, *cells, rough), row in zip(rows, read("steady-trials")["rows"], strict=True):
-        assert method.strip("`") == row["method"] and rough == f"{row['roughness']:.1f}"
-        for cell, found in zip(cells, row["fills"].values(), strict=True):
-            complete, sound, peak = (
-                number(found[k]["value"]) for k in ("completeness", "soundness", "peak-soundness")
-            )
-            shape = ", ".join(number(found[k]) for k in ("steadiness", "reach"))
-            assert cell == f"{complete}/{sound}, {found['peak']:.2f}, {shape}, {peak}", method
-
-
 def test_paired_differences_of_photos_are_those_of_the_leaderboard() -> None:
     rows = read("photos-differences")["rows"]
     assert rows == differences(DOCS.parent / "leaderboard")
@@ -268,43 +220,3 @@ def test_maps_that_the_judge_chooses_have_the_scores_that_the_page_shows() -> No
         assert [own_steady, steady] == [
             number(said[k]["steadiness"]) for k in ("steady", "for steadiness")
         ], name
-
-
-def test_what_draws_allow_follows_from_areas_that_were_measured_twice() -> None:
-    record = read("steady-trials")
-    kept, said = record["120 held-out photos, millionths"], record["120 held-out photos: what draws allow"]
-    f, shown = millionths(kept["f"]), {}
-    for row in said["rows"]:
-        errors = (millionths(kept[row["fill"]]["area"]) / millionths(kept[row["fill"]]["area again"])).log()
-        errors = errors / 2**0.5 * (2 / row["draws"]) ** 0.5
-        signs = torch.stack([errors, -errors])  # an error is as likely as its opposite
-        complete, sound = worst(row["areas over f"] * f * signs.exp(), f)
-        for score, values in (("completeness", complete), ("soundness", sound)):
-            assert row[score] == pytest.approx(float(values.amin(dim=-1).mean()), abs=1e-4), row
-        cell = "/".join(number(row[k]) for k in ("completeness", "soundness"))
-        shown[row["fill"], row["draws"], row["areas over f"]] = cell
-    rows = table_of("belief-mask-bounds.md", "| area over f | random images, 2 draws |")
-    assert len(rows) == 4
-    for over, *cells in rows:
-        assert cells == [
-            shown[fill, draws, float(over)] for fill, draws in (("images", 2), ("images", 8), ("noise*", 2))
-        ]
-
-
-def test_soundness_of_labels_by_f_is_that_of_the_record() -> None:
-    record = read("other-nets-pull")
-    for net, *cells, worst, believed in table_of("steady-proofs.md", "| net, labels of `fast` by f |"):
-        classes = {
-            row["f from"]: f"{number(row['soundness'])} ({row['n']})"
-            for row in record["labels by f"]
-            if (row["net"], row["method"], row["fill"]) == (net, "belief-mask", "gray")
-        }
-        assert cells == [classes.get(least, "") for least in (0, 0.001, 0.01, 0.1)]
-        (gray,) = (
-            row["fills"]["gray"]
-            for row in record["rows"]
-            if (row["net"], row["method"]) == (net, "belief-mask")
-        )
-        assert [worst, believed] == [number(gray[k]["value"]) for k in ("soundness", "soundness, f >= e2")], (
-            net
-        )
