@@ -20,7 +20,7 @@ import proofmap as pm
 from proofmap.metrics import Judged, Metric
 from proofmap.metrics.proof_scores import BestEffort, Completeness, Soundness
 from proofmap.report import display, sheets
-from proofmap.report.display import evaluation_json
+from proofmap.report.display import NUMBER_FILES
 from proofmap.report.figures.curves import curves_figure
 from proofmap.report.figures.scatter import scatter_panels
 from proofmap.session import Session
@@ -173,7 +173,7 @@ class Precise(pm.Method):
 
 
 def test_a_setting_that_json_does_not_know_is_written_as_text() -> None:
-    record = json.loads(evaluation_json(judged(methods=[Precise()])))
+    record = json.loads(NUMBER_FILES["evaluation.json"](judged(methods=[Precise()])))
     settings = record["methods"][0]["settings"]
     assert settings.pop("code")  # of a method that is not ours
     assert settings == {"method": "precise", "dtype": "torch.float16", "where": "a"}

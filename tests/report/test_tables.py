@@ -16,7 +16,7 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.metrics import METRICS
-from proofmap.report.display import evaluation_json
+from proofmap.report.display import NUMBER_FILES
 from proofmap.report.figures.scatter import scatter_figure
 from proofmap.results import score_tables, tables
 from proofmap.results.audit import audit
@@ -50,15 +50,15 @@ def test_the_table_has_a_line_per_method_and_marks_label_free_ones(evaluation: p
 
 
 def test_csv_json_and_record_agree(evaluation: pm.Evaluation) -> None:
-    rows = list(csv.DictReader(score_tables.scores_csv(evaluation).splitlines()))
-    record = json.loads(evaluation_json(evaluation))
+    rows = list(csv.DictReader(NUMBER_FILES["scores.csv"](evaluation).splitlines()))
+    record = json.loads(NUMBER_FILES["evaluation.json"](evaluation))
     for row in rows:
         score = evaluation[row["method"]].score(row["score"])
         stored = next(m for m in record["methods"] if m["name"] == row["method"])
         in_json = next(s for s in stored["scores"] if s["score"] == row["score"])
         assert float(row["value"]) == score.value == in_json["value"]
         assert score.low <= score.value <= score.high
-    pairs = list(csv.DictReader(score_tables.pairs_csv(evaluation).splitlines()))
+    pairs = list(csv.DictReader(NUMBER_FILES["pairs.csv"](evaluation).splitlines()))
     assert len(pairs) == 2 * 4 * 3
     assert {p["image"] for p in pairs} == {"x", "y", "x-2", "z"}  # equal names are told apart
 
@@ -209,7 +209,7 @@ def test_any_name_keeps_its_line_in_text_and_latex_and_comes_back_from_csv(evalu
         found = replace(evaluation, results=results)
         assert len(found.table().splitlines()) == len(evaluation.table().splitlines())
         assert len(score_tables.latex(found).splitlines()) == len(score_tables.latex(evaluation).splitlines())
-        rows = list(csv.DictReader(io.StringIO(score_tables.scores_csv(found), newline="")))
+        rows = list(csv.DictReader(io.StringIO(NUMBER_FILES["scores.csv"](found), newline="")))
         assert [row["method"] for row in rows] == [name] * 5 + ["random"] * 5
 
 

@@ -27,7 +27,7 @@ from proofmap.models import load_classifier
 from proofmap.models.spec import ModelSpec
 from proofmap.plugins.settings import setting_names
 from proofmap.plugins.specs import split_specs
-from proofmap.report.display import evaluation_json
+from proofmap.report.display import NUMBER_FILES
 from proofmap.report.runs import SavedRun
 from proofmap.results import score_tables, tables
 from proofmap.results.verdict import verdict
@@ -46,8 +46,8 @@ from proofmap.study.watchers import ProgressFile, watchers_for
 SCORE_FORMATS: dict[str, Callable[[pm.Evaluation], str]] = {
     "table": lambda evaluation: f"{verdict(evaluation)}\n\n{evaluation.table(table_width())}",
     "md": score_tables.score_markdown,
-    "csv": score_tables.scores_csv,
-    "json": evaluation_json,
+    "csv": NUMBER_FILES["scores.csv"],
+    "json": NUMBER_FILES["evaluation.json"],
     "latex": score_tables.latex,
 }
 

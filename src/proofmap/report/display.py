@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from html import escape
 from pathlib import Path
 
@@ -26,9 +26,10 @@ from proofmap.report.figures.drawing import draw
 from proofmap.report.pictures import data_uri, picture_bytes
 from proofmap.report.sheets import MOST_IMAGES, explained_sheet
 from proofmap.report.words import texts_html
-from proofmap.results import score_tables, tables
+from proofmap.results import score_tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import f_of_fill, fill_notes, given_by_fill
+from proofmap.results.proof_shape import position_records
 from proofmap.results.records import MethodResult
 from proofmap.results.score_tables import (  # noqa: F401 results show themselves through this module
     dataframe,
@@ -36,7 +37,8 @@ from proofmap.results.score_tables import (  # noqa: F401 results show themselve
     score_table,
 )
 from proofmap.results.sharing import shared
-from proofmap.results.tables import table_html
+from proofmap.results.statistics import Score
+from proofmap.results.tables import json_text, records_csv
 from proofmap.results.verdict import verdict
 
 MOST_PICTURES = 3
@@ -91,9 +93,46 @@ def _fill_records(result: MethodResult) -> list[dict[str, object]]:
     ]
 
 
-def evaluation_json(evaluation: Evaluation) -> str:
+def _evaluation_json(evaluation: Evaluation) -> str:
     """:func:`evaluation_record` as JSON text. NaN becomes null, and a setting that JSON does not know becomes its ``str``."""
-    return tables.json_text(evaluation_record(evaluation))
+    return json_text(evaluation_record(evaluation))
+
+
+def _scores_csv(evaluation: Evaluation) -> str:
+    """The scores as CSV, one line per method and score. The interval, the direction and every setting have their own columns."""
+    records = [
+        {"method": r.name, "label_free": r.label_free, **_flat(s)}
+        for r in evaluation.results
+        for s in r.scores
+    ]
+    return records_csv(records)
+
+
+def _pairs_csv(evaluation: Evaluation) -> str:
+    """The values of all pairs as CSV, one line per method, image and label."""
+    return records_csv([dict(row) for result in evaluation.results for row in result.rows])
+
+
+def _positions_csv(evaluation: Evaluation) -> str:
+    """The named positions as CSV, one line per method, input, label and position; the columns are those of
+    :func:`~proofmap.results.proof_shape.position_records`."""
+    return records_csv(list(position_records(evaluation)))
+
+
+def _flat(score: Score) -> dict[str, object]:
+    record = score.record()
+    settings = record.pop("settings")
+    assert isinstance(settings, dict)
+    return {**record, **settings}
+
+
+NUMBER_FILES: Mapping[str, Callable[[Evaluation], str]] = {
+    "scores.csv": _scores_csv,
+    "pairs.csv": _pairs_csv,
+    "positions.csv": _positions_csv,
+    "evaluation.json": _evaluation_json,
+}
+"""The files of numbers: the function that gives the text of each."""
 
 
 def save_evaluation(evaluation: Evaluation, folder: str | Path, *, pictures: bool = True) -> list[Path]:
@@ -180,16 +219,11 @@ def _save_sheets(
 
 
 def _save_numbers(evaluation: Evaluation, out: Path) -> list[Path]:
-    texts = {
-        "scores.csv": score_tables.scores_csv(evaluation),
-        "pairs.csv": score_tables.pairs_csv(evaluation),
-        "evaluation.json": evaluation_json(evaluation) + "\n",
-    }
-    if evaluation.inputs.has_names and evaluation.pictured:
-        texts["positions.csv"] = score_tables.positions_csv(evaluation)
-    for name, text in texts.items():
-        write_text(out / name, text)
-    return [out / name for name in texts]
+    with_positions = evaluation.inputs.has_names and evaluation.pictured
+    names = [name for name in NUMBER_FILES if with_positions or name != "positions.csv"]
+    for name in names:
+        write_text(out / name, NUMBER_FILES[name](evaluation).rstrip("\n") + "\n")
+    return [out / name for name in names]
 
 
 # ---- notebooks ----------------------------------------------------------------------------------------------
@@ -207,10 +241,7 @@ def evaluation_html(evaluation: Evaluation) -> str:
     found = verdict(evaluation)
     reasons = "".join(f"<li>{escape(reason)}</li>" for reason in found.reasons)
     said = f"<div><b>{escape(found.headline)}</b></div><ul>{reasons}</ul>"
-    header, rows = score_tables.score_cells(evaluation)
-    bold = score_tables.best_two(evaluation)
-    table = table_html(header, rows, score_tables.score_notes(evaluation), bold=bold)
-    return said + table + _pictures_html(evaluation)
+    return said + score_tables.score_html(evaluation) + _pictures_html(evaluation)
 
 
 def proof_html(evaluation: Evaluation) -> str:

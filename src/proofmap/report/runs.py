@@ -17,10 +17,9 @@ from proofmap.core.text import counted
 from proofmap.data.dataset import Dataset
 from proofmap.data.specs import rebuild_dataset
 from proofmap.report.choice import Choice, choose_pictured
-from proofmap.report.display import save_pictures
+from proofmap.report.display import NUMBER_FILES, save_pictures
 from proofmap.report.html import write_report
 from proofmap.report.pictures import Original, original_of
-from proofmap.results import score_tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.sharing import shared
 from proofmap.study.run import Outcome
@@ -59,7 +58,7 @@ def save_run(
     """Write ``scores.csv`` and ``report.html`` to the run directory, and unless ``pictures`` is False, sheets and charts to its folder
     ``pictures``. Returns the evaluation and the paths."""
     evaluation, choice = load_pictured(run, dataset=dataset)
-    write_text(run.folder / "scores.csv", score_tables.scores_csv(shared(evaluation)))
+    write_text(run.folder / "scores.csv", NUMBER_FILES["scores.csv"](shared(evaluation)))
     written = [
         run.folder / "scores.csv",
         _report(run, evaluation, choice, run.folder / "report.html", "", dataset),

@@ -66,11 +66,28 @@ def distractor_notes(evaluation: Evaluation) -> list[str]:
     return [f"distractors: {found}"] if found else []
 
 
-def label_notes(evaluation: Evaluation) -> list[str]:
-    """Notes on the labels that soundness covers, on how much was searched, and on random images."""
-    scores = evaluation.results[0].scores
-    searched = [f"{s.name}: {s.settings['searched']}" for s in scores if "searched" in s.settings]
-    return [*_coverage_notes(evaluation), *searched, *distractor_notes(evaluation)]
+def setting_notes(evaluation: Evaluation) -> list[str]:
+    """Notes on the settings behind the scores: what was judged, the thresholds, the insertion curve, the labels that soundness covers, how much
+    was searched, and random images."""
+    settings, scores = evaluation.settings, evaluation.results[0].scores
+    thresholds, curve = thresholds_words(evaluation), evaluation.results[0].curve_settings
+    error = max(float(np.nan_to_num(r.curve_arrays.error).max()) for r in evaluation.results)
+    return [
+        f"{counted(len(evaluation), evaluation.inputs.singular)}, labels {rule_words(evaluation)}, {in_words(settings)}, "
+        f"model {settings['model']}, seed {settings['seed']}; 95 % intervals over {evaluation.inputs.noun}",
+        f"{f'thresholds {thresholds}; ' if thresholds else ''}insertion curve: fill {_fill_words(evaluation)}, "
+        f"{curve['points']} points, rule {curve['rule']}, ties {curve['ties']}; "
+        f"numerical error of an AUC: about {max(error, 0.001):.3f} or less (estimated by leaving out every second point)",
+        *_coverage_notes(evaluation),
+        *(f"{s.name}: {s.settings['searched']}" for s in scores if "searched" in s.settings),
+        *distractor_notes(evaluation),
+    ]
+
+
+def _fill_words(evaluation: Evaluation) -> str:
+    """The name of the curves' fill. For inputs other than pictures, the meaning of gray is added: ``gray (the mean of each channel)``."""
+    fill, words = evaluation.results[0].curve_settings.get("fill", "-"), evaluation.inputs.neutral_words
+    return f"{fill} ({words})" if fill == "gray" and words else str(fill)
 
 
 def counting_notes(evaluation: Evaluation) -> list[str]:
@@ -169,15 +186,6 @@ def different_images(evaluation: Evaluation) -> list[bool]:
         sets = {tuple(np.isnan(r.arrays("values")[s.name]).tolist()) for s, r in with_images}
         found.append(len(sizes) > 1 or len(sets) > 1)
     return found
-
-
-def subject_words(evaluation: Evaluation) -> str:
-    """What was judged: ``20 images, labels top5, softmax over all outputs, model resnet, seed 0``."""
-    settings = evaluation.settings
-    return (
-        f"{counted(len(evaluation), evaluation.inputs.singular)}, labels {rule_words(evaluation)}, {in_words(settings)}, "
-        f"model {settings['model']}, seed {settings['seed']}"
-    )
 
 
 def _counting_notes(evaluation: Evaluation) -> list[str]:

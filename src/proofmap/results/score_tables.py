@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from proofmap.core.errors import InputError, require
 from proofmap.core.labels import NO_LABEL
@@ -21,11 +19,9 @@ from proofmap.results.notes import (
     WRONG_WORDS,
     counting_notes,
     different_images,
-    label_notes,
-    subject_words,
-    thresholds_words,
+    setting_notes,
 )
-from proofmap.results.proof_shape import position_records, proof_names, shape_of
+from proofmap.results.proof_shape import proof_names, shape_of
 from proofmap.results.records import MethodResult
 from proofmap.results.sharing import shared
 from proofmap.results.statistics import Score
@@ -36,7 +32,6 @@ from proofmap.results.tables import (
     markdown,
     metric_with_arrow,
     number,
-    records_csv,
     table_html,
     with_interval,
 )
@@ -81,18 +76,13 @@ def _header(evaluation: Evaluation, score: Score) -> str:
 
 def score_notes(evaluation: Evaluation) -> list[str]:
     """The notes below a score table, one string per line: the settings behind the scores, and warnings about how to read them."""
-    settings, curve = evaluation.settings, evaluation.results[0].curve_settings
-    thresholds = thresholds_words(evaluation)
-    error = max(float(np.nan_to_num(r.curve_arrays.error).max()) for r in evaluation.results)
-    quoted = [
-        f"{subject_words(evaluation)}; 95 % intervals over {evaluation.inputs.noun}",
-        f"{f'thresholds {thresholds}; ' if thresholds else ''}insertion curve: fill {_fill_words(evaluation)}, "
-        f"{curve['points']} points, rule {curve['rule']}, ties {curve['ties']}; "
-        f"numerical error of an AUC: about {max(error, 0.001):.3f} or less (estimated by leaving out every second point)",
-        *label_notes(evaluation),
-    ]
+    quoted = setting_notes(evaluation)
     if any(r.one_map for r in evaluation.results):
-        effort = "" if is_independent(settings.get("outputs")) else "such maps are sound without effort, so "
+        effort = (
+            ""
+            if is_independent(evaluation.settings.get("outputs"))
+            else "such maps are sound without effort, so "
+        )
         quoted.append(f"{LABEL_FREE_MARK} one map for all labels: {effort}also read best effort")
     if found := [r.name for r in evaluation.results if r.one_map and not r.label_free]:
         quoted.append(
@@ -101,12 +91,6 @@ def score_notes(evaluation: Evaluation) -> list[str]:
         )
     quoted += [*spread_notes(evaluation), *fill_notes(evaluation)]
     return [*quoted, *soundness_notes(evaluation), *counting_notes(evaluation)]
-
-
-def _fill_words(evaluation: Evaluation) -> str:
-    """The name of the curves' fill. For inputs other than pictures, the meaning of gray is added: ``gray (the mean of each channel)``."""
-    fill, words = evaluation.results[0].curve_settings.get("fill", "-"), evaluation.inputs.neutral_words
-    return f"{fill} ({words})" if fill == "gray" and words else str(fill)
 
 
 def score_table(evaluation: Evaluation, width: int | None = None) -> str:
@@ -211,10 +195,16 @@ def best_two(evaluation: Evaluation) -> list[list[bool]]:
     return marked
 
 
-def score_markdown(evaluation: Evaluation) -> str:
-    """The scores as a Markdown table with notes below. The best two of each column are bold. Folders are removed from paths in names."""
+def score_html(evaluation: Evaluation) -> str:
+    """The scores as an HTML table for notebooks with notes below. The best two of each column are bold."""
+    return table_html(*score_cells(evaluation), score_notes(evaluation), bold=best_two(evaluation))
+
+
+def score_markdown(evaluation: Evaluation, notes: Sequence[str] = ()) -> str:
+    """The scores as a Markdown table with their notes and other ``notes`` below. The best two of each column are bold. Folders are removed from paths in names."""
     evaluation = shared(evaluation)
-    return markdown(*score_cells(evaluation), score_notes(evaluation), bold=best_two(evaluation))
+    below = [*score_notes(evaluation), *notes]
+    return markdown(*score_cells(evaluation), below, bold=best_two(evaluation))
 
 
 def latex(
@@ -287,34 +277,6 @@ def _as_printed(value: float) -> float:
     """The value rounded as in tables, so that values that look equal compare as equal."""
     text = number(value)
     return value if math.isnan(value) or text[0] in "<>" else float(text)
-
-
-def scores_csv(evaluation: Evaluation) -> str:
-    """The scores as CSV, one line per method and score. The interval, the direction and every setting have their own columns."""
-    records = [
-        {"method": r.name, "label_free": r.label_free, **_flat(s)}
-        for r in evaluation.results
-        for s in r.scores
-    ]
-    return records_csv(records)
-
-
-def pairs_csv(evaluation: Evaluation) -> str:
-    """The values of all pairs as CSV, one line per method, image and label."""
-    return records_csv([dict(row) for result in evaluation.results for row in result.rows])
-
-
-def positions_csv(evaluation: Evaluation) -> str:
-    """The named positions as CSV, one line per method, input, label and position; the columns are those of
-    :func:`~proofmap.results.proof_shape.position_records`."""
-    return records_csv(list(position_records(evaluation)))
-
-
-def _flat(score: Score) -> dict[str, object]:
-    record = score.record()
-    settings = record.pop("settings")
-    assert isinstance(settings, dict)
-    return {**record, **settings}
 
 
 def _score_cell(score: Score, with_n: bool) -> str:

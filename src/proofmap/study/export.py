@@ -17,14 +17,11 @@ from proofmap.core.text import csv_lines, one_line
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.score_tables import (
     TABLES,
-    best_two,
     latex,
-    score_cells,
-    score_notes,
+    score_markdown,
     table_records,
 )
 from proofmap.results.sharing import shared, without_folders
-from proofmap.results.tables import markdown
 from proofmap.study.stored_run import Run
 
 DATA = ("csv", "json", "parquet")
@@ -66,8 +63,7 @@ def _text(run: Run, evaluation: Evaluation, format: str) -> str:
     notes = [without_folders(note) for note in run.notes()]
     if format == "latex":
         return "\n".join([*(f"% {one_line(note)}" for note in notes), latex(evaluation)])
-    header, rows = score_cells(evaluation)
-    return markdown(header, rows, [*score_notes(evaluation), *notes], bold=best_two(evaluation))
+    return score_markdown(evaluation, notes)
 
 
 def _values(run: Run, evaluation: Evaluation, name: str) -> Iterator[dict[str, object]]:
