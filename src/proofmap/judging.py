@@ -244,7 +244,7 @@ def evaluate(
 
     Args:
         images: images in memory, a dataset, or a ``DataLoader`` or other iterable of batches. Of a dataset or iterable, one block of images
-            is in memory at a time: see :func:`proofmap.data.given.as_dataset`.
+            is in memory at a time: see :func:`proofmap.data.subjects.as_dataset`.
         methods: names, specs such as ``"learned-mask:tv=0.1"``, Method instances, or functions.
         labels: a rule such as ``"all"``, ``"top5"``, ``"p>=0.01"`` or ``"top5+wrong"``, which adds two labels that the net does not believe,
             drawn by the seed; ``"true"`` for the true labels of each image, from ``truth``; a label or a list of labels, by name or index,

@@ -16,11 +16,14 @@ from PIL import Image
 from torch import Tensor
 from torch.utils import data as torch_data
 
+import proofmap as pm
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures, Rows
+from proofmap.core.labels import LabelRule
 from proofmap.core.tensors import NamedImages
 from proofmap.data import Dataset, TensorData, load_blocks, true_outputs
-from proofmap.data.given import as_dataset, images_as_tensor
+from proofmap.data.given import is_in_memory
+from proofmap.data.subjects import as_dataset, as_subjects
 from proofmap.data.truth import label_rows
 from proofmap.testing import check_dataset
 from tests.data.made_up import noise, save, saved
@@ -37,6 +40,15 @@ def values(dataset: Dataset, block_size: int = 4) -> Tensor:
     blocks = list(load_blocks(dataset, CLASSIFIER, block_size=block_size))
     assert not any(block.failures for block in blocks), blocks[0].failures
     return torch.cat([block.images for block in blocks])
+
+
+def border(
+    given: Any, names: list[str] | None = None, classifier: pm.Classifier = CLASSIFIER
+) -> tuple[Tensor, list[str]]:
+    """The images and their names as they are judged."""
+    rule = LabelRule.parse("top1", classifier.names)
+    blocks = list(as_subjects(given, classifier, rule, names=names, block_size=4))
+    return torch.cat([block.images for block in blocks]), [name for block in blocks for name in block.names]
 
 
 def photos(n: int = 3) -> list[Image.Image]:
@@ -118,24 +130,23 @@ class Numbers(torch_data.IterableDataset[tuple[Tensor, int]]):
     ids=lambda given: type(given).__name__,
 )
 def test_the_net_gets_the_same_bits_in_the_same_order(given: Any) -> None:
-    dataset = as_dataset(given, INPUTS)
-    assert torch.equal(values(dataset), IMAGES)
-    assert list(dataset.names) == [f"image-{i}" for i in range(N)]
-    check_dataset(dataset)
+    images, names = border(given)
+    assert torch.equal(images, IMAGES)
+    assert names == [f"image-{i}" for i in range(N)]
+    if not is_in_memory(given, INPUTS):
+        check_dataset(as_dataset(given, INPUTS))
 
 
 def test_bytes_and_a_single_array_are_images_too() -> None:
     pixels = (IMAGES * 255).byte()
-    assert torch.equal(values(as_dataset(pixels.numpy(), INPUTS)), pixels.float() / 255)
-    assert torch.equal(values(as_dataset(IMAGES[0].numpy(), INPUTS)), IMAGES[:1])
+    assert torch.equal(border(pixels.numpy())[0], pixels.float() / 255)
+    assert torch.equal(border(IMAGES[0].numpy())[0], IMAGES[:1])
 
 
 @pytest.mark.parametrize("given", [photos(), photos(1)[0], tuple(photos())], ids=["list", "one", "tuple"])
 def test_pictures_of_pillow_are_prepared_as_files_are(given: Any) -> None:
     expected = [INPUTS.prepare(photo) for photo in (given if isinstance(given, (list, tuple)) else [given])]
-    dataset = as_dataset(given, INPUTS)
-    assert torch.equal(values(dataset), torch.stack(expected))
-    check_dataset(dataset)
+    assert torch.equal(border(given)[0], torch.stack(expected))
 
 
 def test_pictures_of_pillow_are_turned_upright_as_files_are(tmp_path: Path) -> None:
@@ -144,9 +155,8 @@ def test_pictures_of_pillow_are_turned_upright_as_files_are(tmp_path: Path) -> N
     photos()[0].save(tmp_path / "phone.png", exif=turned)
     expected = values(as_dataset([tmp_path / "phone.png"], INPUTS))
     with Image.open(tmp_path / "phone.png") as opened:
-        assert torch.equal(values(as_dataset(opened, INPUTS)), expected)
-        assert torch.equal(values(as_dataset([(opened, 1)], INPUTS)), expected)
-        assert torch.equal(images_as_tensor([opened], INPUTS), expected)
+        for given in (opened, [opened], [(opened, 1)]):
+            assert torch.equal(border(given)[0], expected)
         assert not torch.equal(INPUTS.prepare(opened)[None], expected)
 
 
@@ -185,9 +195,9 @@ def test_torch_datasets_of_pillow_pictures_need_no_collate_function() -> None:
 
 def test_the_caller_may_change_a_tensor_afterwards() -> None:
     mine = IMAGES.clone()
-    dataset = as_dataset(mine, INPUTS)
+    (subjects,) = as_subjects(mine, CLASSIFIER, LabelRule.parse("top1", CLASSIFIER.names))
     mine.zero_()
-    assert torch.equal(values(dataset), IMAGES)
+    assert torch.equal(subjects.images, IMAGES)
 
 
 def test_rows_and_their_labels_have_one_axis_each() -> None:
@@ -203,10 +213,11 @@ def test_rows_and_their_labels_have_one_axis_each() -> None:
 
 def test_names_are_those_of_files_or_given_and_always_distinct() -> None:
     named = NamedImages.of(IMAGES[:3], ["cat", "dog", "cat"])
-    assert list(as_dataset(named, INPUTS).names) == ["cat", "dog", "cat-2"]
-    assert list(as_dataset(named, INPUTS, ["a", "b", "a"]).names) == ["a", "b", "a-2"]
-    with pytest.raises(InputError, match="2 names were given for 3 images"):
-        as_dataset(named, INPUTS, ["a", "b"])
+    assert border(named)[1] == ["cat", "dog", "cat-2"]
+    for given in (named, [IMAGES[:2], IMAGES[2:3]]):
+        assert border(given, ["a", "b", "a"])[1] == ["a", "b", "a-2"]
+        with pytest.raises(InputError, match="2 names were given for 3 images"):
+            border(given, ["a", "b"])
 
 
 @pytest.mark.parametrize(
@@ -375,7 +386,7 @@ def test_batches_that_change_from_one_pass_to_the_next_are_refused() -> None:
 )
 def test_what_the_net_cannot_take_is_refused(given: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        as_dataset(given, INPUTS)
+        border(given)
 
 
 def test_a_sample_that_the_net_cannot_take_fails_alone() -> None:
@@ -405,6 +416,7 @@ def test_pictures_in_memory_are_a_dataset_of_their_own() -> None:
 def test_arrays_of_another_byte_order_are_converted_and_masked_values_are_refused() -> None:
     values = np.arange(6, dtype=">f4").reshape(2, 3) / 8
     rows = Rows(columns=3, mean=(0.0,) * 3, std=(1.0,) * 3)
-    assert as_dataset(values, rows).read(1).tolist() == [0.375, 0.5, 0.625]
+    net = pm.Classifier(torch.nn.Linear(3, 2), inputs=rows)
+    assert border(values, classifier=net)[0][1].tolist() == [0.375, 0.5, 0.625]
     with pytest.raises(InputError, match=r"masked values; replace them, such as by given\.filled"):
-        as_dataset(np.ma.masked_greater(values, 0.5), rows)
+        border(np.ma.masked_greater(values, 0.5), classifier=net)

@@ -1,4 +1,4 @@
-"""Makes a dataset from anything that can be passed as images: tensors, arrays, photos, files, loaders, batches."""
+"""Images as people hold them: tensors, arrays, pictures and frames in memory, loaders and batches."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import threading
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
-from pathlib import Path
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -16,87 +15,15 @@ from torch import Tensor
 from torch.utils import data as torch_data
 
 from proofmap.core.errors import InputError
-from proofmap.core.files import digest_of, distinct_names
-from proofmap.core.inputs import Box, Inputs, TextInputs
+from proofmap.core.files import digest_of
+from proofmap.core.inputs import Inputs
 from proofmap.core.labels import NO_LABEL
-from proofmap.core.tensors import names_of_files, private_copy
-from proofmap.core.text import counted
 from proofmap.data.arrays import checked_labels
-from proofmap.data.dataset import Dataset, match_labels
-from proofmap.data.huggingface import is_rows, texts_of_rows
-from proofmap.data.specs import open_data
-from proofmap.data.tensors import TensorData
-from proofmap.data.truth import Truth, label_rows
+from proofmap.data.dataset import Dataset
 
 
-def as_dataset(
-    given: Any,
-    inputs: Inputs,
-    names: Sequence[str] | None = None,
-    truth: Truth | None = None,
-    *,
-    outputs: Sequence[str] = (),
-) -> Dataset:
-    """A dataset of the images in ``given``, which reach the net unchanged.
-
-    Images from a loader are read again whenever they are needed, so at most one batch of them is in memory.
-
-    Args:
-        given: one of
-
-            - a tensor or array ``(N, *shape)`` in the form that the net takes; an array may hold bytes and have its channels last;
-            - a data frame of pandas or polars, for a net of rows whose columns have a description;
-            - a picture of Pillow, or a list of pictures, tensors or arrays;
-            - a file, a folder, a dataset string, or a list of files;
-            - a dataset of Proofmap, or one of ``torch.utils.data``. Its ``classes``, as in torchvision's ``ImageFolder``, are matched with
-              ``outputs`` by name if they are in another order;
-            - for texts, a ``datasets.Dataset`` with a column ``text`` or one column of strings;
-            - a ``DataLoader``. Images are read from its dataset one by one, in the dataset's order, through its ``collate_fn``:
-              ``shuffle`` and ``drop_last`` have no effect;
-            - an iterable of batches, each a tensor or ``(images, labels)``. It must give the same batches each time it is iterated, and is read
-              once to count the images.
-        names: one per image; by default the names of the files or of the dataset, or ``image-0``, ``row-0``, ...
-        truth: the true labels of each image, by name or index, instead of those in the data. Labels in batches are indices
-            into the net's outputs; negative for unknown.
-        outputs: the names of the net's outputs, for ``truth`` by name.
-
-    >>> from proofmap.core.inputs import Rows
-    >>> batches = [(torch.rand(3, 2), torch.tensor([0, 1, 1])), (torch.rand(1, 2), torch.tensor([0]))]
-    >>> data = as_dataset(batches, Rows(columns=2, mean=(0, 0), std=(1, 1)))
-    >>> data, data.names[3], data.true_labels(1)
-    (BatchData(rows, 4 rows, 0 labels), 'row-3', (1,))
-    """
-    found = _open(given, inputs)
-    if truth is None and isinstance(found, BatchData) and outputs:
-        found.label_names = _names_of_labels(given, outputs)
-    if names is None and truth is None:
-        return found
-    _check_order(truth, given)
-    if names is not None and len(names) != len(found):
-        raise InputError(f"{len(names)} names were given for {counted(len(found), inputs.singular)}")
-    return _Renamed(
-        found, names, None if truth is None else label_rows(truth, outputs, len(found), inputs.singular)
-    )
-
-
-def _open(given: Any, inputs: Inputs) -> Dataset:
-    if isinstance(given, Dataset):
-        return given
-    if isinstance(given, (Tensor, np.ndarray)) or inputs.takes(given):
-        images = images_as_tensor(given, inputs)
-        names = names_of_files(images) or [f"{inputs.singular}-{i}" for i in range(len(images))]
-        values = private_copy(inputs.check(images))  # the caller may change theirs
-        return TensorData(
-            values, kind=inputs.kind, names=distinct_names(list(names)), title=inputs.noun, missing=True
-        )
-    if isinstance(given, (str, Path)):
-        return open_data(given)
-    if isinstance(inputs, TextInputs) and is_rows(given):
-        return texts_of_rows(given)
-    if isinstance(given, Image.Image):
-        return BatchData([given], inputs)
-    if isinstance(given, (list, tuple)) and given and all(isinstance(item, (str, Path)) for item in given):
-        return open_data(given)
+def open_batches(given: Any, inputs: Inputs) -> Dataset:
+    """The dataset of a ``DataLoader``, of a dataset of ``torch.utils.data``, or of an iterable of batches."""
     if isinstance(given, torch_data.Dataset) and not isinstance(given, torch_data.IterableDataset):
         given = torch_data.DataLoader(given, collate_fn=itemgetter(0))  # samples as they are
     if (
@@ -240,37 +167,6 @@ class _Samples(Sequence[Any]):
         return self._collate([self._dataset[self.keys[k]]])
 
 
-class _Renamed(Dataset):
-    """A dataset under other names or with other labels."""
-
-    def __init__(
-        self, data: Dataset, names: Sequence[str] | None, labels: Sequence[tuple[int, ...]] | None
-    ) -> None:
-        self._data, self.labels, self._is_labelled = data, labels, labels is not None
-        for same in ("kind", "title", "cropped", "sequential"):
-            setattr(self, same, getattr(data, same))
-        self.names = data.names if names is None else distinct_names(list(map(str, names)))
-        self.label_names = () if self._is_labelled else data.label_names
-
-    def read(self, i: int) -> Any:
-        return self._data.read(i)
-
-    def digest(self, i: int) -> str:
-        return self._data.digest(i)
-
-    def stamp(self, i: int) -> str:
-        return self._data.stamp(i)
-
-    def _labels_of(self, i: int) -> tuple[int, ...]:
-        return super()._labels_of(i) if self._is_labelled else self._data.true_labels(i)
-
-    def objects(self, i: int) -> Mapping[int, Sequence[Box]]:
-        return {} if self._is_labelled else self._data.objects(i)
-
-
-# ---- batches ----------------------------------------------------------------------------------------------------
-
-
 InMemory = Tensor | np.ndarray | Image.Image | Sequence[Image.Image]
 
 
@@ -282,12 +178,10 @@ def is_in_memory(given: Any, inputs: Inputs) -> TypeGuard[InMemory]:
     return several or isinstance(given, (Tensor, np.ndarray, Image.Image)) or inputs.takes(given)
 
 
-def images_as_tensor(given: Any, inputs: Inputs, truth: Truth | None = None) -> Tensor:
+def images_as_tensor(given: Any, inputs: Inputs) -> Tensor:
     """Images in memory as a tensor ``(N, *shape)`` that the net takes. Pictures of Pillow are resized and cropped like files. Arrays may hold
-    bytes, have their channels last, or be a single input. A data frame is encoded by its columns. ``truth`` must have the order of the
-    images.
+    bytes, have their channels last, or be a single input. A data frame is encoded by its columns.
     """
-    _check_order(truth, given)
     if inputs.takes(given):
         return inputs.encode(given)
     if not is_in_memory(given, inputs):
@@ -351,43 +245,3 @@ def _digest(item: Image.Image | Tensor) -> str:
     if isinstance(item, Image.Image):
         return digest_of(f"{item.mode} {item.size}", item.tobytes())
     return digest_of(f"{tuple(item.shape)}", item.numpy().tobytes())
-
-
-# ---- true labels ------------------------------------------------------------------------------------------------
-
-
-def _names_of_labels(given: Any, outputs: Sequence[str]) -> tuple[str, ...]:
-    """The names of the labels of a torch dataset or loader, such as the ``classes`` of torchvision's ``ImageFolder``, if its labels must be
-    matched with the net's outputs by name.
-
-    Empty if the labels are output indices already. This is so if the dataset has no names, if it changes its labels itself, or if there are
-    as many names as outputs and no name contradicts the name of its output.
-    """
-    data = given.dataset if isinstance(given, torch_data.DataLoader) else given
-    while isinstance(data, torch_data.Subset):
-        data = data.dataset
-    classes = getattr(data, "classes", None)
-    if not isinstance(classes, (list, tuple)) or getattr(data, "target_transform", None) is not None:
-        return ()
-    names = tuple(", ".join(name) if isinstance(name, tuple) else str(name) for name in classes)
-    places = match_labels(names, outputs)
-    if len(names) == len(outputs) and all(at in (None, own) for own, at in enumerate(places)):
-        return ()
-    if None in places:
-        raise InputError(
-            f"the labels of the dataset are indices into its classes, but class {names[places.index(None)]!r} is not an output of the net "
-            f"({', '.join(map(repr, outputs[:5]))}, ...), which has {len(outputs)}; pass truth=, or name classes and outputs alike"
-        )
-    return names
-
-
-def _check_order(truth: Any, given: Any) -> None:
-    """Refuse true labels in a pandas Series if its index has the rows of the data frame ``given`` in another order."""
-    own, rows = getattr(truth, "index", None), getattr(given, "index", None)
-    if own is None or rows is None or not hasattr(own, "equals") or not hasattr(rows, "equals"):
-        return
-    if len(own) == len(rows) and not own.equals(rows) and own.isin(rows).all() and rows.isin(own).all():
-        aligned = "write truth.loc[frame.index]" if rows.is_unique else "sort both alike"
-        raise InputError(
-            f"truth has the rows of the frame in another order, by its index; {aligned}, or write truth.to_numpy() if the order is meant"
-        )
