@@ -7,6 +7,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -91,14 +92,11 @@ def test_a_torchvision_that_works_is_no_problem(site: Path) -> None:
 
 def test_a_device_on_which_no_net_runs_is_a_problem(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Unsupported(torch.nn.Module):
-        def __init__(self, depth: int) -> None:
-            super().__init__()
-
         def forward(self, images: torch.Tensor) -> torch.Tensor:
             raise RuntimeError("no kernel image is available")
 
     install(site, "torchvision")
-    monkeypatch.setattr(doctor, "CifarResNet", Unsupported)
+    monkeypatch.setattr(doctor, "load_classifier", lambda *_, **__: SimpleNamespace(net=Unsupported()))
     found = doctor.diagnosis()
     [problem] = found["problems"]
     assert problem.startswith("A small net does not run on the device ")

@@ -57,9 +57,8 @@ def study(**options):
     return pm.Run("run")
 
 def tracked(name):
-    from proofmap.cli.tracking import check_trackers, track
-    check_trackers([name])
-    track([name], judged(), Path("."))
+    from proofmap.cli.tracking import trackers_for
+    trackers_for([name])(judged(), Path("."))
 
 def table(model):
     found = pm.explain(pm.load_classifier(model, data=rows), torch.as_tensor(rows[:2]).float(), labels="all")

@@ -26,21 +26,15 @@ from proofmap.core.files import write_text
 from proofmap.core.text import counted
 from proofmap.report.figures import scatter
 from proofmap.results import tables
-from proofmap.results.compare import LEVEL, NUMERICAL_ERROR, resamples_for
+from proofmap.results.compare import decided_signs
 from proofmap.results.statistics import (
     Doubles,
     Limits,
     Score,
     fewest_images,
-    holm,
-    mean_intervals,
     mean_score,
-    sign_flip_p,
 )
 
-FOLDER = Path("leaderboard")
-SHARE = 0.1
-"""The share of a record's images that is computed again before the record is added; at least one image."""
 DECIDED = ("completeness", "soundness", "steadiness")
 """The scores whose differences between methods are tested."""
 ALL, LEARNED, UNSEEN = "all fills", "fills learned on", "fills never learned on"
@@ -85,7 +79,7 @@ class Row:
     @property
     def hardly_checked(self) -> bool:
         """Whether fewer than a tenth of the images were computed again."""
-        return len(self.record.check.get("images", ())) < SHARE * len(self.record.images)
+        return len(self.record.check.get("images", ())) < self.record.fewest_checked
 
     @property
     def lesser(self) -> float:
@@ -167,13 +161,9 @@ class Board:
         for kind in DECIDED if pairs and not self.is_undecidable else ():
             sign = 1 if _higher(self.records[0], kind) else -1
             d = np.stack([sign * (values[a][kind] - values[b][kind]) for a, b in pairs], axis=1)
-            large = (np.abs(np.nanmean(d, axis=0)) >= NUMERICAL_ERROR).tolist()
-            p = holm(sign_flip_p(d, resamples=resamples_for(len(pairs))))
-            for (a, b), corrected, (low, high), decidable in zip(
-                pairs, p.tolist(), mean_intervals(d).tolist(), large, strict=True
-            ):
-                if decidable and corrected < LEVEL and (low > 0 or high < 0):
-                    first, second = (a, b) if low > 0 else (b, a)
+            for (a, b), which in zip(pairs, decided_signs(d), strict=True):
+                if which:
+                    first, second = (a, b) if which > 0 else (b, a)
                     better[first][kind] += (names[second],)
                     worse[second][kind] += (names[first],)
         return better, worse
@@ -209,7 +199,7 @@ class Board:
 class Leaderboard:
     """The records of a folder: ``FOLDER/TASK/METHOD.json``."""
 
-    def __init__(self, folder: str | Path = FOLDER) -> None:
+    def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         if not self.folder.is_dir():
             raise InputError(f"there is no folder {self.folder} of records; name one with --leaderboard")
@@ -232,6 +222,12 @@ class Leaderboard:
         if not found:
             raise InputError(f"{self.folder} has no record; proofmap bench submit RECORD adds one")
         return found
+
+    def write_page(self, path: str | Path) -> Path:
+        """Write the HTML page with all tasks that have records, and return its path."""
+        target = Path(path)
+        write_text(target, page_html(self))
+        return target
 
     def board(self, task: str) -> Board:
         if task not in self.boards:
@@ -281,13 +277,6 @@ def _text(score: Score) -> str:
 
 
 _PLOTS = (("completeness", "soundness"), ("steadiness", "soundness"))
-
-
-def write_page(leaderboard: Leaderboard, path: str | Path) -> Path:
-    """Write the HTML page of the leaderboard, with all tasks that have records, and return its path."""
-    target = Path(path)
-    write_text(target, page_html(leaderboard))
-    return target
 
 
 def page_html(leaderboard: Leaderboard) -> str:

@@ -22,18 +22,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from proofmap.core.errors import InputError
-from proofmap.core.files import check_ends, digest_of, parse_json, write_text
+from proofmap.core.files import check_ends, digest_of, file_name, parse_json, write_text
 from proofmap.results.statistics import Doubles
 
-if TYPE_CHECKING:
-    from proofmap.classifier import Classifier
-
 _DIGITS = 6
+_SHARE = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +114,16 @@ class Record:
         parts = [f' "{key}": {_json(key, value)}' for key, value in content.items()]
         return "{\n" + ",\n".join(parts) + "\n}\n"
 
+    @property
+    def fewest_checked(self) -> int:
+        """The number of images that are computed again before the record is added: a tenth, at least one."""
+        return max(1, math.ceil(_SHARE * len(self.images)))
+
+    @property
+    def file(self) -> str:
+        """The name of the record's file."""
+        return f"{file_name(self.name)}.json"
+
     def write(self, path: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, self.text())
@@ -124,23 +132,6 @@ class Record:
     def array(self, score: str) -> Doubles:
         """The values ``(N,)`` of a score; NaN where an image does not count."""
         return np.array([math.nan if value is None else float(value) for value in self.values[score]])
-
-
-def weights_digest(classifier: Classifier) -> str:
-    """A digest of a net's weights, buffers, label names and label set.
-
-    Unlike a fingerprint, it does not depend on the versions of Python and torch.
-    The weights of a model that is not a torch net are included only if the model has a ``state_dict``.
-    """
-    from proofmap.classifier.probability_models import ProbabilityModel
-
-    net = classifier.net
-    model = net.model if isinstance(net, ProbabilityModel) else net
-    state = model.state_dict() if hasattr(model, "state_dict") else {}
-    parts: list[bytes | str] = [json.dumps([list(classifier.names), list(classifier.label_set)])]
-    for name, tensor in sorted(state.items()):
-        parts += [name, str(tuple(tensor.shape)), tensor.detach().cpu().contiguous().numpy().tobytes()]
-    return digest_of(*parts)
 
 
 def values_of(key: str, settings: Any) -> set[str]:

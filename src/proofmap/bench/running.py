@@ -5,6 +5,7 @@ Also counts the passes that a method needs for one image. A pass is one image th
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections.abc import Iterator, Sequence
@@ -16,14 +17,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
-from proofmap.bench.record import Record, images_digest, rounded, weights_digest
+from proofmap.bench.record import Record, images_digest, rounded
 from proofmap.bench.task import VERSION, Task
 from proofmap.classifier import Classifier
 from proofmap.classifier.frozen import Frozen
 from proofmap.classifier.probability_models import ProbabilityModel
 from proofmap.classifier.view import LogitsModule
 from proofmap.core.errors import InputError
-from proofmap.core.files import check_output, file_name
+from proofmap.core.files import check_output, digest_of
 from proofmap.core.text import counted
 from proofmap.data.loader import load_blocks
 from proofmap.methods.method import Method, make_method
@@ -34,9 +35,6 @@ from proofmap.session import Session
 from proofmap.study import Run, Study, Watcher, run_study
 from proofmap.study.opened import open_study
 from proofmap.study.planning import Plan
-
-RECORDS = "records"
-"""The name of the folder in a run directory that has the records made from the run."""
 
 
 def run_task(
@@ -149,9 +147,19 @@ def check_net(task: Task, classifier: Classifier) -> None:
         )
 
 
-def record_path(out: Path, record: Record) -> Path:
-    """The path in a run directory to which the record of a method is written."""
-    return out / RECORDS / f"{file_name(record.name)}.json"
+def weights_digest(classifier: Classifier) -> str:
+    """A digest of a net's weights, buffers, label names and label set.
+
+    Unlike a fingerprint, it does not depend on the versions of Python and torch.
+    The weights of a model that is not a torch net are included only if the model has a ``state_dict``.
+    """
+    net = classifier.net
+    model = net.model if isinstance(net, ProbabilityModel) else net
+    state = model.state_dict() if hasattr(model, "state_dict") else {}
+    parts: list[bytes | str] = [json.dumps([list(classifier.names), list(classifier.label_set)])]
+    for name, tensor in sorted(state.items()):
+        parts += [name, str(tuple(tensor.shape)), tensor.detach().cpu().contiguous().numpy().tobytes()]
+    return digest_of(*parts)
 
 
 def files_of(spec: str) -> dict[str, str]:

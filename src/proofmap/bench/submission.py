@@ -14,7 +14,6 @@ check finds mistakes; it does not stop someone who wants to deceive.
 
 from __future__ import annotations
 
-import math
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -24,13 +23,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from proofmap.bench.leaderboard import SHARE
 from proofmap.bench.record import Record, images_digest, values_of
 from proofmap.bench.running import run_task
 from proofmap.bench.task import VERSION, Task
 from proofmap.core import streams
 from proofmap.core.errors import InputError
-from proofmap.core.files import file_name
 from proofmap.core.text import counted
 from proofmap.methods import METHODS
 from proofmap.plugins.specs import with_files_in
@@ -48,7 +45,7 @@ def chosen_images(record: Record) -> list[int]:
     """The sorted indices of the images to compute again: a tenth, at least one. They follow from the record's digest."""
     key = torch.tensor(streams.key_of(0, "proofbench check", record.digest))
     drawn = streams.permutations(key, len(record.images))
-    return sorted(drawn[: max(1, math.ceil(SHARE * len(record.images)))].tolist())
+    return sorted(drawn[: record.fewest_checked].tolist())
 
 
 def check_record(
@@ -104,7 +101,7 @@ def check_record(
 
 def submit(record: Record, leaderboard: Path, **how: Any) -> Path:
     """Check a record, add it to the folder of the leaderboard, and return its path. Other arguments are those of :func:`check_record`."""
-    path = leaderboard / record.task / f"{file_name(record.name)}.json"
+    path = leaderboard / record.task / record.file
     if path.exists():
         raise InputError(
             f"{path} is there already: the leaderboard has a row {record.name!r}. Give the method another name (bench run --name), or "

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from proofmap.bench.leaderboard import FOLDER, Leaderboard, write_page
+from proofmap.bench.leaderboard import Leaderboard
 from proofmap.bench.record import Record
-from proofmap.bench.running import record_path, run_task
+from proofmap.bench.running import run_task
 from proofmap.bench.submission import submit
 from proofmap.bench.task import VERSION, Task, task_names
 from proofmap.cli import options
@@ -58,7 +58,7 @@ def _table(target: str | None, folder: Path, out: Path | None) -> None:
     boards = leaderboard.boards if target is None else {target: leaderboard.board(target)}
     print_result("\n\n".join(board.table() for board in boards.values()))
     if out is not None:
-        page = write_page(leaderboard, output_file(out, such_as="leaderboard.html"))
+        page = leaderboard.write_page(output_file(out, such_as="leaderboard.html"))
         stderr.print(f"written: {shown_path(page)}")
 
 
@@ -98,7 +98,9 @@ def bench(
             "For run: the run directory. For table: the HTML file to write.", show_default="proofbench/TASK"
         ),
     ] = None,
-    leaderboard: Annotated[Path, typer.Option(help="Folder with the records of the leaderboard.")] = FOLDER,
+    leaderboard: Annotated[Path, typer.Option(help="Folder with the records of the leaderboard.")] = Path(
+        "leaderboard"
+    ),
     allow_code: Annotated[
         bool,
         typer.Option("--allow-code", help="Run the code that a submitted record brings. Read it first."),
@@ -150,7 +152,7 @@ def bench(
         watchers=watchers,
         command=options.command_line(),
     )
-    written = shown_path(record.write(record_path(folder, record)))
+    written = shown_path(record.write(folder / "records" / record.file))
     print_result(written)
     over = f", over the budget of {task.budget:,}" if record.passes > task.budget else ""
     code = " --allow-code" if record.method["files"] else ""

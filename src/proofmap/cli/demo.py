@@ -27,8 +27,6 @@ from proofmap.results import score_tables
 from proofmap.results.verdict import verdict
 from proofmap.session import Session
 from proofmap.study.planning import (
-    SLOWER,
-    Speed,
     duration_range,
     expected_cost,
     expected_labels,
@@ -186,7 +184,7 @@ def demo(
     number = len(dataset)
     while number > 1 and OVERHEAD * speed.seconds(cost(number)) > 60 * minutes:
         number -= 1
-    _print_time(OVERHEAD * speed.seconds(cost(len(dataset))), len(dataset), number, speed, quiet)
+    _print_time(OVERHEAD * speed.seconds(cost(len(dataset))), len(dataset), number, str(speed), quiet)
     (block,) = load_blocks(dataset, classifier, range(number), block_size=len(dataset))
     found = pm.evaluate(
         classifier,
@@ -203,9 +201,9 @@ def demo(
     stderr.print(f"open {shown_path(report)} in a browser: every picture, with a slider")
 
 
-def _print_time(whole: float, photos: int, number: int, speed: Speed, quiet: bool) -> None:
+def _print_time(whole: float, photos: int, number: int, speed: str, quiet: bool) -> None:
     """Print the estimated time of a demo with this number of photos. ``whole`` is the time for all photos in seconds."""
-    before, after = (duration_range(taken, SLOWER * taken) for taken in (whole, whole * number / photos))
+    before, after = (duration_range(taken) for taken in (whole, whole * number / photos))
     if number < photos:
         stderr.print(
             f"the whole demo would take about {before} here ({speed}), so this one has {number} of {counted(photos, 'photo')}: "

@@ -21,7 +21,7 @@ from proofmap.cli.console import print_result, stderr
 from proofmap.core.errors import import_advice
 from proofmap.core.text import one_line
 from proofmap.core.version import environment
-from proofmap.models.resnets import CifarResNet
+from proofmap.models import load_classifier
 from proofmap.results import tables
 from proofmap.study.verify import verify_run
 
@@ -164,7 +164,8 @@ def _version(package: str) -> str | None:
 def _pass_time(device: torch.device) -> float | str:
     """Milliseconds of one pass of a ResNet-20 on 16 images of 32 x 32 pixels, after a warm-up pass; or why the net does not run."""
     try:
-        net, images = CifarResNet(20).eval().to(device), torch.zeros(16, 3, 32, 32, device=device)
+        net = load_classifier("cifar10-resnet20", pretrained=False).net.to(device)
+        images = torch.zeros(16, 3, 32, 32, device=device)
         with torch.inference_mode():
             net(images).sum().item()  # .item() waits for the device
             start = time.perf_counter()

@@ -15,8 +15,7 @@ import proofmap as pm
 from proofmap.classifier import Classifier
 from proofmap.cli import options
 from proofmap.cli.console import print_result, shown_path, stderr, table_width
-from proofmap.cli.tracking import TRACKERS, check_trackers
-from proofmap.cli.tracking import track as log_scores
+from proofmap.cli.tracking import trackers_for
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_output, output_file, write_text
 from proofmap.core.inputs import TextInputs
@@ -171,7 +170,7 @@ def evaluate(
         list[str] | None,
         _rare(
             typer.Option(
-                help=f"Log settings and scores to {', '.join(TRACKERS)} at the end. May be repeated."
+                help="Log settings and scores to mlflow, wandb, tensorboard at the end. May be repeated."
             )
         ),
     ] = None,
@@ -222,7 +221,7 @@ def evaluate(
     if executor == "ray" and threads is None and not (folder / MANIFEST).exists():
         threads = 1  # a core for each worker, unless the run was started with another number
 
-    check_trackers(track or [])
+    log_scores = trackers_for(track or [])
     saved, printed = SavedRun(pictures=pictures), list[str]()
     outcome = run_study(
         config,
@@ -245,7 +244,7 @@ def evaluate(
     )
     if saved.evaluation is not None:
         print_result(SCORE_FORMATS[format](saved.evaluation).rstrip("\n"))
-        log_scores(track or [], saved.evaluation, folder)
+        log_scores(saved.evaluation, folder)
     _print_outcome(outcome, printed)
 
 

@@ -57,7 +57,9 @@ def list_kind(
         print_result(f"proofmap list KIND [NAME]\nKIND: {KIND_HELP}")
         return
     if kind in PLUGINS:
-        print_result(_plugins(kind, name, as_json=as_json))
+        from proofmap.cli.plugin_list import plugin_list  # imports torch
+
+        print_result(plugin_list(_registry(kind), name, as_json=as_json))
         return
     found = LISTS[kind](name, data)
     if as_json:
@@ -72,20 +74,6 @@ def list_kind(
             print_result(f"\n{found.note}")
     else:
         stderr.print(found.note)
-
-
-def _plugins(kind: str, name: str | None, *, as_json: bool) -> str:
-    """The plug-ins of a kind, or the one with this name, as text."""
-    from proofmap.cli.plugin_list import plugin_list, plugin_record, plugin_text
-
-    registry = _registry(kind)
-    if as_json:
-        return json.dumps(
-            [plugin_record(registry[key]) for key in (registry if name is None else [name])], indent=1
-        )
-    if name is not None:
-        return plugin_text(registry[name])
-    return plugin_list(registry)
 
 
 def _registry(kind: str) -> Registry[Any]:

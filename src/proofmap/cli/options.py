@@ -79,7 +79,6 @@ def path_option(help: str, **settings: Any) -> Any:
     return typer.Option(help=help, parser=_named_path, metavar="<path>", **settings)
 
 
-RUN = typer.Argument(help="A run directory, made by evaluate.", show_default=False)
 TARGET = typer.Option(
     help="The column of true labels, if --data is a table of rows (CSV).", show_default="none"
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import textwrap
 from typing import Any
@@ -32,8 +33,16 @@ def methods_by_family() -> dict[str, list[dict[str, Any]]]:
     return {title: members for title, members in listed.items() if members}
 
 
-def plugin_list(registry: Registry[Any]) -> str:
-    """A text with all plug-ins of a registry, each with its facts; methods by family, the others with the names of their settings."""
+def plugin_list(registry: Registry[Any], name: str | None = None, *, as_json: bool = False) -> str:
+    """All plug-ins of a registry, or everything about the one with this name, as text or JSON."""
+    if as_json:
+        kinds = [registry[key] for key in (registry if name is None else [name])]
+        return json.dumps([_plugin_record(kind) for kind in kinds], indent=1)
+    return _all_of(registry) if name is None else _plugin_text(registry[name])
+
+
+def _all_of(registry: Registry[Any]) -> str:
+    """All plug-ins of a registry, each with its facts; methods by family, the others with the names of their settings."""
     lines: list[str] = []
     if registry is METHODS:
         for title, members in methods_by_family().items():
@@ -46,7 +55,7 @@ def plugin_list(registry: Registry[Any]) -> str:
         lines += _wrap("signed: values below zero speak against the label.")
     else:
         for kind in (registry[name] for name in registry):
-            record = plugin_record(kind)
+            record = _plugin_record(kind)
             lines += [kind.name, *_wrap("; ".join([kind.description, *_facts(record)]), 4)]
             if kind.reference and "cost" in record:
                 lines += _wrap(f"after {kind.reference}", 4)
@@ -58,9 +67,9 @@ def plugin_list(registry: Registry[Any]) -> str:
     return "\n".join([*lines, f"All about one: proofmap list {registry.kind}s NAME"])
 
 
-def plugin_text(kind: type[Plugin]) -> str:
+def _plugin_text(kind: type[Plugin]) -> str:
     """A text with everything about one plug-in: description, facts, shortcuts and settings."""
-    record = plugin_record(kind)
+    record = _plugin_record(kind)
     lines = _wrap(f"{kind.name}: {kind.description}")
     if issubclass(kind, Method):
         facts = [f"family: {FAMILIES[kind.family].lower()}", *_method_facts(kind.facts())]
@@ -107,7 +116,7 @@ def _method_facts(facts: dict[str, Any]) -> list[str]:
     return [words for words in found if words]
 
 
-def plugin_record(kind: type[Plugin]) -> dict[str, Any]:
+def _plugin_record(kind: type[Plugin]) -> dict[str, Any]:
     """A plug-in as plain data: its facts, its shortcuts and its settings."""
     needs = getattr(kind, "needs", ())
     stated = {

@@ -22,6 +22,7 @@ from proofmap.results.score_tables import TABLES
 from proofmap.study.export import DATA, TEXT, export_run
 from proofmap.study.stored_run import Run
 
+_RUN = typer.Argument(help="A run directory, made by evaluate.", show_default=False)
 _METHOD = typer.Option(help="Only this method. May be repeated.")
 BY = {
     "differences": "paired differences of methods",
@@ -92,7 +93,7 @@ def _print_notes(run: Run) -> None:
 
 
 def audit(
-    run: Annotated[Path, options.RUN],
+    run: Annotated[Path, _RUN],
     min_completeness: Annotated[
         float | None, typer.Option(min=0, max=1, help="Minimum mean completeness, from 0 to 1.")
     ] = None,
@@ -244,7 +245,7 @@ def _check_same_pictures(run: Run, other: Run) -> None:
 
 
 def report(
-    run: Annotated[Path, options.RUN],
+    run: Annotated[Path, _RUN],
     out: Annotated[
         Path | None, options.path_option("The file to write.", show_default="RUN/report.html")
     ] = None,
@@ -267,7 +268,7 @@ def report(
 
 
 def export(
-    run: Annotated[Path, options.RUN],
+    run: Annotated[Path, _RUN],
     format: Annotated[
         str,
         options.choice_option((*DATA, *TEXT), f"File format ({' and '.join(TEXT)} have only the scores)"),

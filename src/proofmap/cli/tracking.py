@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -37,35 +38,38 @@ def _tensorboard(package: Any, settings: Texts, scores: Scores, step: int, folde
             writer.add_scalar(name, value, step)
 
 
-TRACKERS: Mapping[str, tuple[str, Callable[..., None]]] = {
+_TRACKERS: Mapping[str, tuple[str, Callable[..., None]]] = {
     "mlflow": ("mlflow", _mlflow),
     "wandb": ("wandb", _wandb),
     "tensorboard": ("torch.utils.tensorboard", _tensorboard),
 }
 
 
-def check_trackers(names: Sequence[str]) -> None:
-    """Raise if a name is not that of a tracker, or its package is missing."""
+def trackers_for(names: Sequence[str]) -> Callable[[Evaluation, Path], None]:
+    """A function that logs the scores and settings of an evaluation, and the run directory's name, to these trackers. Raises if a name is not
+    that of a tracker, or its package is missing.
+
+    A tracker that fails is a message: the results are in the run directory.
+    """
     for name in names:
-        if name not in TRACKERS:
+        if name not in _TRACKERS:
             raise InputError(
-                f"--track takes {', '.join(TRACKERS)}, not {name!r}.{did_you_mean(name, TRACKERS)}"
+                f"--track takes {', '.join(_TRACKERS)}, not {name!r}.{did_you_mean(name, _TRACKERS)}"
             )
-        for module in (name, TRACKERS[name][0]):
+        for module in (name, _TRACKERS[name][0]):
             require(module, extra=name, purpose=f"--track {name}")
 
+    def track(evaluation: Evaluation, folder: Path) -> None:
+        settings = {
+            key: value if isinstance(value, str) else json.dumps(value, default=str)
+            for key, value in evaluation.settings.items()
+        }
+        scores = {key: value for key, value in evaluation.to_dict().items() if math.isfinite(value)}
+        for name in names:
+            module, log = _TRACKERS[name]
+            try:
+                log(import_module(module), settings, scores, len(evaluation), folder)
+            except Exception as error:
+                stderr.print(f"{name} did not get the scores: {one_line(str(error))}")
 
-def track(names: Sequence[str], evaluation: Evaluation, folder: Path) -> None:
-    """Log the scores and settings of an evaluation, and the run directory's name. A tracker that fails is a message: the results are in the
-    run directory."""
-    settings = {
-        key: value if isinstance(value, str) else json.dumps(value, default=str)
-        for key, value in evaluation.settings.items()
-    }
-    scores = {key: value for key, value in evaluation.to_dict().items() if math.isfinite(value)}
-    for name in names:
-        module, log = TRACKERS[name]
-        try:
-            log(require(module, extra=name, purpose="--track"), settings, scores, len(evaluation), folder)
-        except Exception as error:
-            stderr.print(f"{name} did not get the scores: {one_line(str(error))}")
+    return track

@@ -27,14 +27,15 @@ from proofmap.results.statistics import (
     holm,
     images_needed,
     mean_interval,
+    mean_intervals,
     sign_flip_p,
     smallest_p,
 )
 from proofmap.results.tables import Cells, Table, cells_of, interval, metric_with_arrow, signed
 
-LEVEL = 0.05
+_LEVEL = 0.05
 """A verdict needs a corrected p below this and an interval without zero."""
-NUMERICAL_ERROR = 0.001
+_NUMERICAL_ERROR = 0.001
 """The numerical error of an area under a curve. A smaller difference of a metric that reads curves is never decided."""
 _MOST_NEEDED = 10_000
 _MUST_AGREE = (
@@ -95,7 +96,7 @@ class Difference:
 
     @property
     def _is_significant(self) -> bool:
-        return (self.low > 0 or self.high < 0) and self.corrected_p < LEVEL
+        return (self.low > 0 or self.high < 0) and self.corrected_p < _LEVEL
 
     def record(self) -> dict[str, object]:
         """The difference as plain data."""
@@ -230,7 +231,7 @@ def _test_notes(
     ]
     if any(d._is_significant and abs(d.difference) < d.least for d in differences):
         notes.append(
-            f"a difference below {signed(NUMERICAL_ERROR)[1:]} is never decided: it is smaller than the numerical error of an AUC"
+            f"a difference below {signed(_NUMERICAL_ERROR)[1:]} is never decided: it is smaller than the numerical error of an AUC"
         )
     sizes = sorted({d.n for d in differences if d.n})
     notes += [
@@ -238,11 +239,11 @@ def _test_notes(
             " 0.", " ."
         )
         for n in sizes
-        if smallest_p(n) >= LEVEL
+        if smallest_p(n) >= _LEVEL
     ]
     most = max(sizes, default=0)
-    floor = smallest_p(most, resamples_for(lines))
-    if floor < LEVEL <= floor * lines:
+    floor = smallest_p(most, _resamples_for(lines))
+    if floor < _LEVEL <= floor * lines:
         more = f"judge {fewest_images(lines)} {inputs.noun} or more"
         notes.append(
             f"{counted(most, inputs.singular)} can never decide one of {lines} lines: the smallest possible corrected p is "
@@ -252,9 +253,22 @@ def _test_notes(
     return notes
 
 
-def resamples_for(lines: int) -> int:
+def _resamples_for(lines: int) -> int:
     """The number of random sign patterns for a table of ``lines`` lines, so large that the smallest possible corrected p is at most .01."""
     return max(10_000, 100 * lines)
+
+
+def decided_signs(differences: Doubles) -> list[int]:
+    """Which of several mean differences of areas under curves are decided: 1 if it is above zero, -1 if below, 0 if it is undecided.
+
+    ``differences`` ``(N, pairs)`` has the differences of each image; NaN if an image does not count.
+    """
+    lines = differences.shape[1]
+    p = holm(sign_flip_p(differences, resamples=_resamples_for(lines)))
+    low, high = mean_intervals(differences).T
+    large = np.abs(np.nanmean(differences, axis=0)) >= _NUMERICAL_ERROR
+    found: list[int] = np.where(large & (p < _LEVEL), (low > 0) * 1 - (high < 0) * 1, 0).tolist()
+    return found
 
 
 def _pairs(
@@ -324,7 +338,7 @@ def _differences(
                 wins=_mean((better > 0) + 0.5 * (better == 0)),
                 corrected_p=math.nan,
                 images_needed=None,
-                least=NUMERICAL_ERROR if "points" in score.settings else 0.0,
+                least=_NUMERICAL_ERROR if "points" in score.settings else 0.0,
             )
         yield line, d
 
@@ -336,7 +350,7 @@ def _tested(found: Sequence[tuple[Difference, Doubles]], detect: float | None, s
     for n in {len(d) for _, d in found}:
         same = [k for k, (_, d) in enumerate(found) if len(d) == n]
         columns = np.stack([found[k][1] for k in same], axis=1)
-        p[same] = sign_flip_p(columns, resamples=resamples_for(len(found)), seed=seed)
+        p[same] = sign_flip_p(columns, resamples=_resamples_for(len(found)), seed=seed)
     tested = []
     for (line, d), own, corrected in zip(found, p.tolist(), holm(p).tolist(), strict=True):
         known = d[~np.isnan(d)]

@@ -135,7 +135,7 @@ class Speed:
     def duration(self, cost: Cost) -> str:
         """The time for this cost as text: a range from the time at these rates to :data:`SLOWER` times that time."""
         seconds = self.seconds(cost)
-        return duration_range(seconds, SLOWER * seconds)
+        return duration_range(seconds)
 
     def __str__(self) -> str:
         """The rates in words.
@@ -218,13 +218,13 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours < 24 else f"{hours // 24} d {hours % 24} h"
 
 
-def duration_range(low: float, high: float) -> str:
-    """A range of two durations as text. If both have the same text, it is given once.
+def duration_range(low: float, high: float | None = None) -> str:
+    """A range of two durations as text; without ``high``, up to :data:`SLOWER` times ``low``. If both have the same text, it is given once.
 
     >>> duration_range(125, 290), duration_range(50, 290), duration_range(44.1, 44.3)
     ('2 to 5 min', '50 s to 5 min', '44 s')
     """
-    first, second = duration(low), duration(high)
+    first, second = duration(low), duration(SLOWER * low if high is None else high)
     if first == second:
         return second
     number, _, unit = first.partition(" ")

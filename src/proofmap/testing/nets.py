@@ -116,13 +116,6 @@ def linear_net(inputs: Inputs, labels: int = 4) -> nn.Sequential:
     return drawn(nn.Sequential(*layers))
 
 
-def blinded(net: nn.Module) -> nn.Module:
-    """The net, with the weights of its last linear layer set to zero, so that logits are the same for all images."""
-    last = [layer for layer in net.modules() if isinstance(layer, nn.Linear)][-1]
-    nn.init.zeros_(last.weight)
-    return net
-
-
 def drawn(net: Net, seed: int = 0) -> Net:
     """The net in evaluation mode with random weights that depend on the seed alone, large enough to separate labels."""
     with torch.no_grad():
