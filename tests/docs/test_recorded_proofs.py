@@ -80,33 +80,6 @@ def means_of(row: dict[str, Any]) -> list[str]:
     ]
 
 
-def test_belief_masks_on_sure_nets_are_those_of_their_records() -> None:
-    fills = {"gray": "gray", "blur": "blur", "random images": "images", "noise\\*": "noise*"}
-    both = {"completeness", "soundness"}
-    for record, head, columns in (
-        ("cifar10", "| method | passes | fill | completeness | soundness |", [("appendix", both | {"best effort"})]),
-        ("imagenette", "| method | passes | fill | completeness, e1 = .1 |", [("released", both), ("paper", {"soundness"})]),
-    ):  # fmt: skip
-        found = {
-            (row["method"], row["fill"], row["e"]): row for row in read(f"belief-masks-{record}")["rows"]
-        }
-        rows = table_of("belief-masks-sure-nets.md", head)
-        assert len(rows) * len(columns) == len(found)
-        for name, passes, fill, *cells, matched in rows:
-            method = (
-                name.replace(" (`fast`)", "").replace(" `", ":preset=").replace(",:preset=", ":").rstrip("`")
-            )
-            told = [(found[method, fills[fill], e], scores) for e, scores in columns]
-            assert int(passes.replace("1 for all", "0")) == round(told[0][0]["passes"] or 0)
-            assert cells == [
-                cell_of(row["scores"][kind])
-                for row, scores in told
-                for kind in ("completeness", "soundness", "best effort")
-                if kind in scores
-            ], (name, fill)
-            assert matched == number(told[0][0]["scores"]["matched"])
-
-
 def test_blurred_maps_are_those_of_their_record() -> None:
     record = read("soundness-and-blur")
     scores = {row["method"]: row["scores"] for row in record["rows"]}
