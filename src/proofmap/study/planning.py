@@ -25,7 +25,7 @@ from proofmap.methods.method import Cost, Method
 from proofmap.metrics.metric import Metric
 from proofmap.session import Session
 from proofmap.study.opened import OpenStudy
-from proofmap.study.store import EXACT, ImageRow, Store
+from proofmap.study.store import ImageRow, Store
 from proofmap.study.unit import Unit
 
 # ---- cost -----------------------------------------------------------------------------------------------------
@@ -134,8 +134,7 @@ class Speed:
 
     def duration(self, cost: Cost) -> str:
         """The time for this cost as text: a range from the time at these rates to :data:`SLOWER` times that time."""
-        seconds = self.seconds(cost)
-        return duration_range(seconds)
+        return duration_range(self.seconds(cost))
 
     def __str__(self) -> str:
         """The rates in words.
@@ -218,13 +217,13 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours < 24 else f"{hours // 24} d {hours % 24} h"
 
 
-def duration_range(low: float, high: float | None = None) -> str:
-    """A range of two durations as text; without ``high``, up to :data:`SLOWER` times ``low``. If both have the same text, it is given once.
+def duration_range(seconds: float) -> str:
+    """An estimate as text: a range from these seconds to :data:`SLOWER` times as many. If both have the same text, it is given once.
 
-    >>> duration_range(125, 290), duration_range(50, 290), duration_range(44.1, 44.3)
-    ('2 to 5 min', '50 s to 5 min', '44 s')
+    >>> duration_range(125), duration_range(50), duration_range(0.1)
+    ('2 to 6 min', '50 s to 2 min', '0 s')
     """
-    first, second = duration(low), duration(SLOWER * low if high is None else high)
+    first, second = duration(seconds), duration(SLOWER * seconds)
     if first == second:
         return second
     number, _, unit = first.partition(" ")
@@ -316,7 +315,7 @@ def units_left(
         for method, names, maps in units:
             if method in done:
                 done[method].update(parsed(names))
-            if maps and EXACT in maps:
+            if maps:
                 exact[method] = maps
         for method in ordered:
             missing = tuple(metric for metric in metrics if metric not in done[method])

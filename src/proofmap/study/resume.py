@@ -52,7 +52,7 @@ def resolve_manifest(
             if has_results:
                 existing.continued({"proofmap": source_version()})  # raises if the source is another
                 _check_same(folder, existing.identity, identity_of(opened), existing.environments)
-            check_registered(folder, existing, store, opened)
+            _check_registered(folder, existing, store, opened)
             if retry:
                 failed_units(existing, store, opened)
     if existing is not None:
@@ -69,7 +69,7 @@ def resolve_manifest(
 # ---- methods and metrics --------------------------------------------------------------------------------------
 
 
-def registrations(opened: OpenStudy) -> dict[str, list[Registered]]:
+def _registrations(opened: OpenStudy) -> dict[str, list[Registered]]:
     """The study's ``methods`` and ``metrics`` as ``run.json`` has them, with digests of their code."""
     learning, judging = opened.session, opened.session.judging()
 
@@ -93,12 +93,27 @@ def registrations(opened: OpenStudy) -> dict[str, list[Registered]]:
     }
 
 
-def check_registered(folder: Path, manifest: Manifest, store: Store, opened: OpenStudy) -> None:
+def register(manifest: Manifest, store: Store, opened: OpenStudy) -> Manifest:
+    """The manifest with the study's methods and metrics. Results of earlier studies are kept, except those of a method that was corrected."""
+    found: dict[str, dict[str, Registered]] = {}
+    for kind, things in _registrations(opened).items():
+        found[kind] = dict(getattr(manifest, kind))
+        for thing in things:
+            known = found[kind].get(thing.name)
+            if known is None or _changed_settings(known.settings, thing.settings):
+                if known is not None:  # it was corrected
+                    store.delete(method=thing.name)
+                    del found[kind][thing.name]
+                found[kind][thing.name] = thing
+    return replace(manifest, methods=found["methods"], metrics=found["metrics"])
+
+
+def _check_registered(folder: Path, manifest: Manifest, store: Store, opened: OpenStudy) -> None:
     """Raise if a method or metric has the same name as one in the run, but other settings or other code.
 
     A method that has given no value yet is replaced, because it was probably corrected.
     """
-    for kind, things in registrations(opened).items():
+    for kind, things in _registrations(opened).items():
         known = getattr(manifest, kind)
         for thing in things:
             if thing.name in known and (kind == "metrics" or store.gave_values(thing.name)):
@@ -263,7 +278,7 @@ def plain_record(settings: Mapping[str, object]) -> dict[str, Any]:
     return record
 
 
-def changed_settings(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+def _changed_settings(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """One line per difference of the settings of a method or metric. A plug-in whose revision is not stated has revision 1."""
     first = {name: 1 for record in (old, new) for name in record.get("revisions", {})}
     old, new = (
@@ -282,7 +297,7 @@ def _same_settings(
         if kind == "method"
         else ""
     )
-    lines = changed_settings(old, new)
+    lines = _changed_settings(old, new)
     if lines:
         if any(HERE_ONLY in line for line in lines):
             lines.append(f"(the {kind} is {_WITHOUT_FILE})")
@@ -349,14 +364,14 @@ def _changed_plugins(run: Run, now_open: list[OpenStudy]) -> list[str]:
     """A line for each difference in a method or metric of the run. If two commands named the same method or metric, the later one counts."""
     changed = []
     for kind, stored in (("methods", run.methods), ("metrics", run.metrics)):
-        now = {thing.name: thing.settings for one in now_open for thing in registrations(one)[kind]}
+        now = {thing.name: thing.settings for one in now_open for thing in _registrations(one)[kind]}
         for name, thing in stored.items():
             if name not in now:
                 changed.append(
                     f"the {kind[:-1]} {name} was an object of a Python process: it cannot be compared"
                 )
                 continue
-            lines = changed_settings(thing.settings, now[name])
+            lines = _changed_settings(thing.settings, now[name])
             changed += [f"the {kind[:-1]} {name}: {line}" for line in lines]
     return changed
 

@@ -38,13 +38,12 @@ from proofmap.results.evaluation import Evaluation, batch_record
 from proofmap.results.records import run_scores
 from proofmap.study.executor import Executor, LocalExecutor, Lost
 from proofmap.study.lock import remove_run, run_folder
-from proofmap.study.manifest import Manifest, Registered
+from proofmap.study.manifest import Manifest
 from proofmap.study.opened import OpenStudy, dataset_settings, open_study
 from proofmap.study.planning import Plan, make_plan, measure_speed, units_left
 from proofmap.study.resume import (
-    changed_settings,
     failed_units,
-    registrations,
+    register,
     resolve_manifest,
 )
 from proofmap.study.sanity import measure_sanity
@@ -53,7 +52,7 @@ from proofmap.study.stored_run import Run, images_of
 from proofmap.study.study import Study
 from proofmap.study.survey import Survey, changed_images
 from proofmap.study.unit import Unit, UnitResult, Worker
-from proofmap.study.watchers import State, Tally, Watcher
+from proofmap.study.watchers import Tally, Watcher
 
 GIVE_UP_AFTER = 3
 """A method is given up after it failed on every image of this many units in a row; see :data:`GIVE_UP_IMAGES`."""
@@ -206,7 +205,7 @@ class _Run:
         self.manifest = self._begin()
         outcome: Outcome | None = None
         self.tally.tell()
-        state: State = "failed"
+        state = "failed"
         try:
             with Store(self.folder, write=True) as self.store:
                 outcome = self._execute()
@@ -250,7 +249,7 @@ class _Run:
             self._save(replace(self.manifest, sanity=found))
         if self.on_sanity is not None:
             self.on_sanity(dict(self.manifest.sanity or {}))
-        self._register()
+        self._save(register(self.manifest, self.store, self.opened))
         methods, metrics = list(self.opened.methods), list(self.opened.metrics)
         taken = map_sources(self.opened.methods)
         waiting = units_left(self.store, images, self.manifest.blocks, methods, metrics, taken)
@@ -350,20 +349,6 @@ class _Run:
         if len(chosen) > before:
             self._save(replace(self.manifest, chosen=(*self.manifest.chosen, len(chosen))))
         return chosen
-
-    def _register(self) -> None:
-        """Add the study's methods and metrics to the run. Results of earlier studies are kept, except those of a method that was corrected."""
-        found: dict[str, dict[str, Registered]] = {}
-        for kind, things in registrations(self.opened).items():
-            found[kind] = dict(getattr(self.manifest, kind))
-            for thing in things:
-                known = found[kind].get(thing.name)
-                if known is None or changed_settings(known.settings, thing.settings):
-                    if known is not None:  # it was corrected
-                        self.store.delete(method=thing.name)
-                        del found[kind][thing.name]
-                    found[kind][thing.name] = thing
-        self._save(replace(self.manifest, methods=found["methods"], metrics=found["metrics"]))
 
     @exit_as_error()
     def _plan(self, images: Sequence[ImageRow], waiting: Sequence[Unit]) -> Plan:

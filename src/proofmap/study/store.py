@@ -27,8 +27,7 @@ from proofmap.core.files import atomic_write, digest_of, sync_folder
 SCORES = "scores.sqlite"
 IMAGES = "images.jsonl"
 MAPS = "maps"
-EXACT = ".float32"
-"""Part of the name of a file whose maps are stored in float32, so equal to the last bit to what the method made."""
+_EXACT = ".float32"  # in the name of a file whose maps are equal to the last bit to what the method made
 
 _APPLICATION = 0x50726F66  # "Prof": tells this database from others
 _VERSION = 8
@@ -290,9 +289,9 @@ class Store:
 
     def unfinished(
         self, methods: Sequence[str], metrics: Sequence[str], blocks: int
-    ) -> Iterator[tuple[int, list[tuple[str, str, str | None]]]]:
-        """The blocks, of so many, that may lack some of these metrics of some of these methods: each with method, metrics (as JSON) and file
-        of maps of the units that it has. Read one by one: there may be millions."""
+    ) -> Iterator[tuple[int, list[tuple[str, str, str]]]]:
+        """The blocks, of so many, that may lack some of these metrics of some of these methods: each with the units that it has, as method,
+        metrics (as JSON) and file of maps if these are exact. Read one by one: there may be millions."""
         query = """SELECT block FROM units WHERE metrics = ? AND method IN (SELECT value FROM json_each(?))
             GROUP BY block HAVING count(DISTINCT method) = ?"""  # usually all but the last ones
         wanted = json.dumps(list(metrics)), json.dumps(list(methods)), len(methods)
@@ -305,7 +304,8 @@ class Store:
             for block in left:
                 own = []
                 while row is not None and row[0] <= block:
-                    own += [row[1:]] if row[0] == block else []
+                    if row[0] == block:
+                        own.append((row[1], row[2], row[3] if _EXACT in (row[3] or "") else ""))
                     row = next(rows, None)
                 yield block, own
 
@@ -403,7 +403,7 @@ def write_maps(folder: Path, maps: Tensor, images: Sequence[str], dtype: torch.d
         {"maps": (maps / scale).to(dtype).contiguous(), "scale": scale},
         metadata={"images": json.dumps(list(images))},
     )
-    name = f"{MAPS}/{digest_of(content)}{EXACT if dtype == torch.float32 else ''}.safetensors"
+    name = f"{MAPS}/{digest_of(content)}{_EXACT if dtype == torch.float32 else ''}.safetensors"
     with writing(folder / name):
         if not (folder / MAPS).is_dir():
             (folder / MAPS).mkdir()
