@@ -21,7 +21,7 @@ from proofmap.data.given import BatchData, InMemory, images_as_tensor, is_in_mem
 from proofmap.data.huggingface import open_texts
 from proofmap.data.loader import load_blocks
 from proofmap.data.specs import open_paths
-from proofmap.data.truth import Truth, check_order, label_rows, names_of_labels
+from proofmap.data.truth import Truth, label_rows, names_of_labels
 
 ImagesLike = InMemory | Dataset | Iterable[Any]
 """Everything that :func:`as_dataset` takes."""
@@ -102,15 +102,14 @@ def as_subjects(
     """
     inputs, outputs = classifier.inputs, classifier.names
     if is_in_memory(images, inputs):
-        check_order(truth, images)
         given = images_as_tensor(images, inputs)
         if len(given) == 0:
             raise InputError(f"there are no {inputs.noun} to evaluate on")
+        rows = None if truth is None else label_rows(truth, outputs, len(given), inputs.singular, of=images)
         names = names_of_files(given) if names is None else names
         names = [f"{inputs.singular}-{first + i}" for i in range(len(given))] if names is None else names
         if len(names) != len(given):
             raise InputError(f"{len(names)} names were given for {counted(len(given), inputs.singular)}")
-        rows = None if truth is None else label_rows(truth, outputs, len(given), inputs.singular)
         copied = private_copy(classifier.check_images(given))
         yield _checked(copied, distinct_names(list(names)), rows, boxes, objects, classifier, rule, seed)
         return
@@ -220,12 +219,10 @@ def as_dataset(
         found.label_names = names_of_labels(given, outputs)
     if names is None and truth is None:
         return found
-    check_order(truth, given)
     if names is not None and len(names) != len(found):
         raise InputError(f"{len(names)} names were given for {counted(len(found), inputs.singular)}")
-    return _Renamed(
-        found, names, None if truth is None else label_rows(truth, outputs, len(found), inputs.singular)
-    )
+    rows = None if truth is None else label_rows(truth, outputs, len(found), inputs.singular, of=given)
+    return _Renamed(found, names, rows)
 
 
 class _Renamed(Dataset):

@@ -22,15 +22,18 @@ data frame with a column of 0 and 1 for each output."""
 _UNKNOWN = (None, NO_LABEL, -100)  # the last is what torch's losses ignore
 
 
-def label_rows(truth: Truth, outputs: Sequence[str], n: int, item: str = "image") -> list[tuple[int, ...]]:
+def label_rows(
+    truth: Truth, outputs: Sequence[str], n: int, item: str = "image", of: Any = None
+) -> list[tuple[int, ...]]:
     """The true labels of each of ``n`` inputs as output indices, each index once. A tuple is empty if the labels are unknown. Messages call
-    an input ``item``.
+    an input ``item``. If the inputs are ``of`` a data frame, the labels must be in its order.
 
     >>> label_rows(["dog", None, [0, "dog"], -1, -100], ["cat", "dog"], 5)
     [(1,), (), (0, 1), (), ()]
     >>> label_rows(np.array([[0, 1, 1], [1, 0, 0]]), ["cat", "dog", "cow"], 2)  # a column for each output
     [(1, 2), (0,)]
     """
+    _check_order(truth, of)
     given: Any = truth
     columns: Sequence[Any] = ()
     if library_of(truth) is not None:
@@ -112,7 +115,7 @@ def names_of_labels(given: Any, outputs: Sequence[str]) -> tuple[str, ...]:
     return names
 
 
-def check_order(truth: Any, given: Any) -> None:
+def _check_order(truth: Any, given: Any) -> None:
     """Refuse true labels in a pandas Series if its index has the rows of the data frame ``given`` in another order."""
     own, rows = getattr(truth, "index", None), getattr(given, "index", None)
     if own is None or rows is None or not hasattr(own, "equals") or not hasattr(rows, "equals"):
