@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proofmap.classifier.steadiness import FirstLook, UnsteadyNet
+from proofmap.classifier.steadiness import UnsteadyNet
 from proofmap.classifier.together import each_length
 from proofmap.core.batching import OutOfMemory
 from proofmap.core.errors import InputError
@@ -22,7 +22,7 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress
 from proofmap.data.subjects import Subjects
 from proofmap.methods.method import Method
-from proofmap.metrics.curves import Curves, join_lengths, masked_batch
+from proofmap.metrics.curves import Curves, join_lengths
 from proofmap.metrics.games import Game, InsertionGame
 from proofmap.metrics.judged import Judged
 from proofmap.metrics.metric import Metric
@@ -79,7 +79,7 @@ def judge_blocks(
             rows for the block and method, some with a ``failure``. By default, errors are raised.
         watch: callback that receives intermediate masks after every step, with the number of the image; ``number`` is that of the first.
     """
-    first = 0
+    first, game = 0, _masking_game(metrics)
     for block in blocks:
         if not skip_failures:  # before hours of work
             for method in methods.values():
@@ -91,7 +91,7 @@ def judge_blocks(
             one = _Block(session, name, method, metrics, maps, keep_maps - first, curves)
             try:
                 rows = one.rows(block) if skip_failures else [one.judge(block, range(len(block)))]
-                _first_look(session, block).check(f"while {name} was judged")
+                session.look(block.images, block.labels, game).check(f"while {name} was judged")
             except (UnsteadyNet, InputError) as error:  # what was found belongs to no one net or label
                 if not skip_failures:
                     raise
@@ -150,31 +150,13 @@ class _Block:
         return replace(found, method=self.name, places=tuple(places))
 
 
-def _first_look(session: Session, block: Subjects) -> FirstLook:
-    """The net's outputs for two images of the first block; :meth:`FirstLook.check` compares later outputs with them."""
-    if session.first_look is None:
-        session.first_look = FirstLook(session.net.frozen(), block.images)
-    return session.first_look
-
-
 def _check(
     session: Session, method: Method, metrics: Mapping[str, Metric], block: Subjects, *, made: bool
 ) -> None:
     """Refuse a net whose outputs for masked images depend on the batch, and a function of the user that ignores its labels, if a rule
     chose them for each image and the maps are not ``made`` yet. Both are found out at the first block.
     """
-    _first_look(session, block)
-    if session.batch_difference is None:
-        games = [*(game for metric in metrics.values() for game in metric.games()), InsertionGame()]
-        try:
-            session.batch_difference = FirstLook.difference_between_batches(
-                *masked_batch(session, games[0], block.images, block.labels)
-            )
-        except UnsteadyNet:
-            raise
-        except Exception:
-            # a net or a fill that fails on masked images: the game says for which, and a run stores it
-            session.batch_difference = 0.0
+    session.look(block.images, block.labels, _masking_game(metrics))
     rule = None if made else block.rule
     chosen = rule is not None and rule.kind in ("top", "probable", "true")
     if not chosen or method.label_free or not bool((block.labels[:, 1:] != NO_LABEL).any()):
@@ -192,6 +174,11 @@ def _check(
 
     if refused := session.memo(("labels used", method), refusal):
         raise InputError(refused)
+
+
+def _masking_game(metrics: Mapping[str, Metric]) -> Game:
+    """A game that is played, whose masked images show whether the net's outputs depend on the batch."""
+    return next((game for metric in metrics.values() for game in metric.games()), InsertionGame())
 
 
 def _judge(

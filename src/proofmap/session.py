@@ -12,6 +12,7 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.classifier.kernels import outside_inference_mode, steady_kernels
+from proofmap.classifier.steadiness import FirstLook, UnsteadyNet
 from proofmap.classifier.together import each_length, lane
 from proofmap.core import streams
 from proofmap.core.errors import InputError
@@ -24,8 +25,8 @@ from proofmap.core.text import counted
 from proofmap.plugins.failures import note_errors
 
 if TYPE_CHECKING:
-    from proofmap.classifier.steadiness import FirstLook
     from proofmap.methods.method import Method
+    from proofmap.metrics.games import Game
 
 __all__ = ["Session"]
 
@@ -193,6 +194,48 @@ class Session:
         """The callback for a part of the images: image k of the part is passed on as image ``places[k]``."""
         watch = self.watch
         return None if watch is None else lambda image, *rest: watch(places[image], *rest)
+
+    # ---- looks at the net -------------------------------------------------------------------------------------------
+
+    def look(self, images: Tensor, labels: Tensor, game: Game) -> FirstLook:
+        """The net's outputs before the work started, which :meth:`FirstLook.check` compares with later ones. The first call takes them from these
+        images, and compares f of images that ``game`` has masked between batches. Raises an UnsteadyNet if f depends on the batch.
+        """
+        if self.first_look is None:
+            look = FirstLook(self.net.frozen(), images)
+            try:
+                self.batch_difference = FirstLook.difference_between_batches(
+                    *self._masked_batch(images, labels, game)
+                )
+            except UnsteadyNet:
+                raise
+            except Exception:
+                # a net or a fill that fails on masked images: the game says for which, and a run stores it
+                self.batch_difference = 0.0
+            self.first_look = look
+        return self.first_look
+
+    @torch.no_grad()
+    def _masked_batch(self, images: Tensor, labels: Tensor, game: Game) -> tuple[Classifier, Tensor]:
+        """The classifier and randomly masked images for it, as many as one batch of a game has. Of inputs with different numbers of
+        positions, those of the commonest number are used.
+        """
+        groups = self.inputs.by_length(images)
+        if groups:
+            n, places = max(groups, key=lambda group: len(group[1]))
+            cut = self.inputs.cut(images[places], n)
+            return self.at_length(n)._masked_batch(cut, labels[places.to(labels.device)], game)
+        inputs, classifier = self.inputs, self.net.frozen()
+        most = classifier.batches[0].size
+        passes = max(1, game.passes(inputs.count) * int((labels != NO_LABEL).sum()))
+        count = -(-passes // -(-passes // most))
+        image = torch.arange(count) % len(images)
+        random = torch.rand(count, inputs.count, generator=torch.Generator().manual_seed(0))
+        shown = random < ((torch.arange(count) + 0.5) / count)[:, None]
+        image, keep = image.to(images.device), shown.view(-1, *inputs.positions).to(images.device)
+        keys = streams.image_keys(images, 0, "masked batch")[image]
+        hidden = game.fill.behind(self.judging(), images[image], keys, keep)
+        return classifier, inputs.composite(keep, images[image], hidden)
 
     # ---- maps -------------------------------------------------------------------------------------------------------
 

@@ -16,14 +16,12 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.classifier.kernels import steady_kernels
-from proofmap.core import streams
 from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress
 from proofmap.core.tensors import drop_repeats, private_copy
 from proofmap.metrics.games import Game, Quadrature
-from proofmap.session import Session
 
 if TYPE_CHECKING:
     from proofmap.metrics.judged import Judged
@@ -87,29 +85,6 @@ class Curves:
         found = {each.name: getattr(self, each.name) for each in fields(self)}
         tensors: dict[str, Any] = {key: change(x) for key, x in found.items() if isinstance(x, Tensor)}
         return replace(self, settings=dict(self.settings), **tensors)
-
-
-@torch.no_grad()
-def masked_batch(session: Session, game: Game, images: Tensor, labels: Tensor) -> tuple[Classifier, Tensor]:
-    """Randomly masked images, as many as one batch of a game has, and the classifier that takes them. Of inputs with different numbers of
-    positions, those of the commonest number are used.
-    """
-    groups = session.inputs.by_length(images)
-    if groups:
-        n, places = max(groups, key=lambda group: len(group[1]))
-        images, labels = session.inputs.cut(images[places], n), labels[places.to(labels.device)]
-        session = session.at_length(n)
-    inputs, classifier = session.inputs, session.net.frozen()
-    most = classifier.batches[0].size
-    passes = max(1, game.passes(inputs.count) * int((labels != NO_LABEL).sum()))
-    count = -(-passes // -(-passes // most))
-    image = torch.arange(count) % len(images)
-    random = torch.rand(count, inputs.count, generator=torch.Generator().manual_seed(0))
-    shown = random < ((torch.arange(count) + 0.5) / count)[:, None]
-    image, keep = image.to(images.device), shown.view(-1, *inputs.positions).to(images.device)
-    keys = streams.image_keys(images, 0, "masked batch")[image]
-    hidden = game.fill.behind(session.judging(), images[image], keys, keep)
-    return classifier, inputs.composite(keep, images[image], hidden)
 
 
 @torch.no_grad()
