@@ -20,7 +20,7 @@ from proofmap.core.inputs import Inputs
 from proofmap.core.labels import NO_LABEL, LabelRule, Labels
 from proofmap.core.progress import Progress
 from proofmap.core.text import counted
-from proofmap.data.distractors import from_images
+from proofmap.data.distractors import Distractors
 from proofmap.data.given import images_as_tensor
 from proofmap.methods.method import Method, MethodLike
 from proofmap.metrics.randomisation import SIMILARITIES, Similarity, similarity, smooth_maps
@@ -95,7 +95,9 @@ def sanity_checks(
     if len(images) == 0:
         raise InputError(f"there are no {classifier.inputs.noun} to check on")
     opened = prepare_study(
-        Study(methods=methods, seed=seed), classifier, lambda: from_images(images, classifier.inputs)
+        Study(methods=methods, seed=seed),
+        classifier,
+        lambda: Distractors.from_images(images, classifier.inputs),
     )
     opened.session.progress = progress or Progress()
     titles, judged = list(opened.methods), list(opened.methods.values())

@@ -20,7 +20,7 @@ from proofmap.core.labels import NO_LABEL, LabelRule, Labels
 from proofmap.core.progress import Progress
 from proofmap.core.version import source_version
 from proofmap.data.dataset import Dataset
-from proofmap.data.distractors import Distractors, from_dataset, from_images
+from proofmap.data.distractors import Distractors
 from proofmap.data.subjects import ImagesLike, Subjects, as_subjects
 from proofmap.data.truth import Truth
 from proofmap.fills import Fill
@@ -109,7 +109,9 @@ class Judge:
 
         def find() -> Distractors | None:
             return (
-                from_dataset(source, inputs) if isinstance(source, Dataset) else from_images(source, inputs)
+                Distractors.from_dataset(source, inputs)
+                if isinstance(source, Dataset)
+                else Distractors.from_images(source, inputs)
             )
 
         return prepare_study(self.study, self.classifier, find)

@@ -15,7 +15,7 @@ from proofmap.data import ArrayImages, Dataset, TensorData, load_dataset, open_d
 from proofmap.data.huggingface import HuggingFaceImages
 from proofmap.data.specs import list_datasets
 from proofmap.testing import check_dataset
-from tests.data.made_up import cifar_batch, devkit_at, imagenette_at, noise, save, saved
+from tests.data.made_up import cifar_batch, imagenet_at, imagenette_at, noise, save, saved
 from tests.toys import normal
 
 
@@ -91,7 +91,7 @@ def imagenette_corner(at: Path) -> Dataset:
 
 
 def imagenet(at: Path) -> Dataset:
-    return load_dataset(f"imagenet:{devkit_at(at)}")
+    return load_dataset(f"imagenet:{imagenet_at(at)}")
 
 
 def imagenet_real(at: Path) -> Dataset:

@@ -16,8 +16,6 @@ from PIL import Image
 
 from proofmap.data import Dataset
 
-DEVKIT = ["n02119789", "n02100735", "n01440764"]  # its classes 1, 2, 3; the outputs are 2, 1, 0
-
 
 def noise(seed: int, height: int = 8, width: int = 8) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
@@ -78,15 +76,14 @@ def imagenette_at(folder: Path, *, each: int = 2, size: tuple[int, int] = (8, 8)
     return folder
 
 
-def devkit_at(folder: Path, truth: Sequence[int] = (3, 1, 2, 2)) -> Path:
-    """The validation photos in one folder, and the devkit beside them."""
-    for number in range(1, len(truth) + 1):
-        save(folder, f"val/ILSVRC2012_val_{number:08d}.png", number)
-    devkit = folder / "ILSVRC2012_devkit_t12" / "data"
-    devkit.mkdir(parents=True)
-    numbers = "".join(f"{number}\n" for number in truth)
-    (devkit / "ILSVRC2012_validation_ground_truth.txt").write_text(numbers)
-    (devkit / "synsets.txt").write_text("".join(f"{wnid} some words\n" for wnid in DEVKIT))
+def imagenet_at(folder: Path, labels: Sequence[int] = (0, 2, 1, 1)) -> Path:
+    """Validation photos in one folder, with a table of their labels."""
+    lines = ["file,class_index"]
+    for number, label in enumerate(labels, 1):
+        name = f"ILSVRC2012_val_{number:08d}.png"
+        save(folder, f"val/{name}", number)
+        lines.append(f"{name},{label}")
+    (folder / "val" / "labels.csv").write_text("\n".join(lines))
     return folder
 
 

@@ -20,8 +20,9 @@ from proofmap.data import (
     random_choice,
     true_outputs,
 )
-from proofmap.data.dataset import choose_names, match_labels
+from proofmap.data.dataset import match_labels
 from proofmap.models.names import label_names
+from proofmap.study.survey import choose_names
 from tests import texts
 from tests.data.made_up import saved
 

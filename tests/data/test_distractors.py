@@ -17,7 +17,7 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures, Rows
 from proofmap.data import distractors
-from proofmap.data.distractors import Part, from_images, in_part, mark
+from proofmap.data.distractors import Distractors, in_part, mark
 from proofmap.fills.images import ImagePool, Images, pools_in
 from proofmap.results import score_tables
 from proofmap.session import Session
@@ -59,7 +59,7 @@ def drawn(fill: Images, images: Tensor, times: int = 400) -> list[set[bytes]]:
 
 def test_enough_own_images_are_the_whole_pool_and_each_meets_all_others_but_never_itself() -> None:
     images = pixels(18, SIZE)
-    source = from_images(images, inputs())
+    source = Distractors.from_images(images, inputs())
     assert source is not None and not source.samples
     every = [image.numpy().tobytes() for image in in_bytes(images)]
     for own, seen in zip(every, drawn(Images(source=source), images), strict=True):
@@ -73,7 +73,7 @@ def test_an_image_that_is_in_a_pool_of_any_kind_is_passed_over_with_all_its_crop
     pool = pool_of(fill)
     ids = {picture.numpy().tobytes(): k % 3 for k, picture in enumerate(pool.values)}
     place = {mark: k for k, mark in enumerate(pool.marks.tolist())}
-    own = [place[mark] for mark in streams.content_marks(images, 255).tolist()]
+    own = [place[seen] for seen in mark(images, inputs()).tolist()]
     assert sorted(own) == [0, 1, 2]
     for k, seen in zip(own, drawn(fill, images), strict=True):
         assert {ids[one] for one in seen} == {0, 1, 2} - {k}
@@ -83,7 +83,7 @@ def test_an_image_that_is_in_a_pool_of_any_kind_is_passed_over_with_all_its_crop
 
 def test_few_images_in_colour_are_joined_by_sample_photographs_and_few_others_are_not() -> None:
     images = pixels(5, SIZE)
-    source = from_images(images, inputs())
+    source = Distractors.from_images(images, inputs())
     assert source is not None and len(source.images) == 5 and len(source.samples) == 16
     pool = pool_of(Images(source=source))
     assert pool.text == "5 of your own images and 16 sample photographs of the package"
@@ -92,16 +92,16 @@ def test_few_images_in_colour_are_joined_by_sample_photographs_and_few_others_ar
     assert len(small.values) == 7
     assert small.text.startswith("5 of your own images and 2 sample photographs")
     assert len(pool_of(Images(source=source, size=3)).values) == 3
-    gray = from_images(images[:, :1], inputs(1))
+    gray = Distractors.from_images(images[:, :1], inputs(1))
     assert gray is not None and len(gray.images) == 5 and not gray.samples
 
 
 def test_one_image_alone_has_sample_photographs_without_itself() -> None:
     f = conv_classifier(SIZE)
-    source = from_images(pixels(1, SIZE).expand(3, -1, -1, -1), f.inputs)  # three times the same
+    source = Distractors.from_images(pixels(1, SIZE).expand(3, -1, -1, -1), f.inputs)  # three times the same
     assert source is not None and len(source.images) == 0 and len(source.samples) == 16
     rocket = pm.load_images("sample:rocket", f)
-    source = from_images(rocket, f.inputs)
+    source = Distractors.from_images(rocket, f.inputs)
     assert source is not None and len(source.samples) == 15 and "rocket" not in source.samples
     assert pool_of(Images(source=source), f).text == "15 sample photographs of the package"
 
@@ -127,7 +127,7 @@ def test_no_sample_photograph_is_put_behind_pictures_without_colour(channels: in
 
 
 def test_noise_is_the_same_for_a_seed_and_another_for_each_part() -> None:
-    source = from_images(pixels(1, SIZE)[:, :1], inputs(1))
+    source = Distractors.from_images(pixels(1, SIZE)[:, :1], inputs(1))
     gray = pm.Classifier(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 2)), inputs=inputs(1))
 
     def noise(**options: Any) -> ImagePool:
@@ -147,12 +147,12 @@ def test_each_half_is_bounded_and_does_not_depend_on_the_order_of_few_images(
     monkeypatch.setattr(distractors, "MOST", 64)
     many = pixels(300, 2)
     small = Pictures(size=(2, 2))
-    source = from_images(many, small)
+    source = Distractors.from_images(many, small)
     assert source is not None and len(source.images) < 300
     halves = [int(in_part(source.marks, part).sum()) for part in ("learn", "judge")]
     assert halves == [min(64, int(in_part(mark(many, small), part).sum())) for part in ("learn", "judge")]
-    again = from_images(pixels(20, SIZE).flip(0), inputs())
-    first = from_images(pixels(20, SIZE), inputs())
+    again = Distractors.from_images(pixels(20, SIZE).flip(0), inputs())
+    first = Distractors.from_images(pixels(20, SIZE), inputs())
     assert again is not None and first is not None and torch.equal(again.images, first.images)
 
 
@@ -179,7 +179,7 @@ def test_marks_tell_images_apart_by_any_value_of_a_small_one_and_not_by_rounding
     changed = image.clone()
     changed[0, 1, 3, 4] = (changed[0, 1, 3, 4] + 0.5) % 1
     noisy = (image + 1e-4).clamp(0, 1)
-    marks = [int(streams.content_marks(one, 255)) for one in (image, changed, noisy)]
+    marks = [int(mark(one, inputs())) for one in (image, changed, noisy)]
     assert marks[0] == marks[2] != marks[1]
 
 
@@ -246,7 +246,7 @@ def test_no_image_is_both_learned_on_and_judged_on(learned: str, judged: str, tm
 
 def test_the_two_halves_of_own_images_are_all_of_them_and_each_is_about_half() -> None:
     images = pixels(400, SIZE)
-    source = from_images(images, inputs())
+    source = Distractors.from_images(images, inputs())
     first, second = (
         set(pool_of(Images(source=source, part=part, size=400)).marks.tolist()) for part in ("learn", "judge")
     )
@@ -255,7 +255,7 @@ def test_the_two_halves_of_own_images_are_all_of_them_and_each_is_about_half() -
 
 
 @pytest.mark.parametrize("part", ["learn", "judge"])
-def test_a_level_of_gray_alone_does_not_decide_the_half(part: Part) -> None:
+def test_a_level_of_gray_alone_does_not_decide_the_half(part: Any) -> None:
     flat = torch.arange(64)[:, None, None, None].expand(64, 3, SIZE, SIZE) / 255
     assert 16 < int(in_part(mark(flat, inputs()), part).sum()) < 48
 
@@ -348,7 +348,7 @@ def test_the_dry_run_says_which_and_nothing_is_read_where_none_are_needed(
     def refuse(*_: Any) -> None:
         raise AssertionError("no method needs distractors")
 
-    monkeypatch.setattr("proofmap.study.opened.from_dataset", refuse)
+    monkeypatch.setattr("proofmap.study.opened.Distractors.from_dataset", refuse)
     run_study(make_study(methods=["gradient"]), tmp_path / "none", threads=1)
     assert Manifest.read(tmp_path / "none").distractors is None
 

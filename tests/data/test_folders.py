@@ -27,7 +27,7 @@ from proofmap.data.imagenet_folders import (
 from proofmap.data.photos import find_photos
 from proofmap.data.tables import image_csv
 from proofmap.models.names import label_names
-from tests.data.made_up import devkit_at, imagenette_at, noise, save, saved
+from tests.data.made_up import imagenette_at, noise, save, saved
 
 
 def labelled(dataset: Dataset) -> dict[str, str | None]:
@@ -389,82 +389,9 @@ def test_corners_keep_names_and_labels(tmp_path: Path) -> None:
 # ---- ImageNet -------------------------------------------------------------------------------------------------
 
 
-def test_the_devkits_numbers_are_translated_by_wordnet_id(tmp_path: Path) -> None:
-    photos = imagenet(devkit_at(tmp_path, truth=(3, 1, 2, 2)))
-    # devkit: 1 n02119789, 2 n02100735, 3 n01440764; alphabetical: n01440764, n02100735, n02119789
-    assert [photos.truth(i) for i in range(4)] == [0, 2, 1, 1]
-    assert list(labelled(photos).values()) == ["n01440764", "n02119789", "n02100735", "n02100735"]
-
-
-def test_the_number_in_a_photos_name_is_its_line(tmp_path: Path) -> None:
-    devkit_at(tmp_path, truth=(3, 1, 2, 2))
-    (tmp_path / "val" / "ILSVRC2012_val_00000001.png").unlink()
-    assert [imagenet(tmp_path).truth(i) for i in range(3)] == [2, 1, 1]
-
-
-@pytest.mark.parametrize("place", ["", "val", "data", "val/data", "ILSVRC2012_devkit_t12/data"])
-def test_the_devkits_files_are_found_beside_the_photos(tmp_path: Path, place: str) -> None:
-    devkit_at(tmp_path)
-    devkit = tmp_path / "ILSVRC2012_devkit_t12" / "data"
-    (tmp_path / place).mkdir(exist_ok=True, parents=True)
-    for file in list(devkit.iterdir()):
-        file.rename(tmp_path / place / file.name)
-    for path in (tmp_path, tmp_path / "val"):
-        assert [imagenet(path).truth(i) for i in range(4)] == [0, 2, 1, 1]
-
-
-@pytest.mark.parametrize(
-    "synsets",
-    [
-        "n02119789\nn02100735\nn01440764\n",
-        "n02119789 kit fox, Vulpes macrotis\nn02100735 setter\n\nn01440764 tench\n",
-        "n01440764 3 tench\nn02100735 2 setter\nn02119789 1 kit_fox\n",  # numbered, in another order
-        "1 n02119789 kit fox\n3 n01440764 tench\n2 n02100735 setter\n",
-    ],
-)
-def test_the_devkits_order_can_be_written_in_several_ways(tmp_path: Path, synsets: str) -> None:
-    devkit_at(tmp_path)
-    (tmp_path / "ILSVRC2012_devkit_t12" / "data" / "synsets.txt").write_text(synsets)
-    assert [imagenet(tmp_path).truth(i) for i in range(4)] == [0, 2, 1, 1]
-
-
-def test_a_list_of_classes_sets_the_order_of_the_outputs(tmp_path: Path) -> None:
-    devkit_at(tmp_path)
-    (tmp_path / "classes.txt").write_text("n02100735 setter\nn09999999 new\nn01440764\nn02119789\n")
-    photos = imagenet(tmp_path)
-    assert [photos.truth(i) for i in range(4)] == [2, 3, 0, 0]
-    assert len(photos.label_names) == 4
-
-
-@pytest.mark.parametrize(
-    "synsets, truth, told",
-    [
-        ("n01440764\nn02100735\nn02119789\n", "3", "alphabetically: .* wrong labels"),
-        ("n02119789\nfox\n", "1", "line 2 of .* does not start with a WordNet id"),
-        ("n02119789 1\nn01440764 1\n", "1", "must number its 2 classes from 1, each once"),
-        ("n02119789 0\nn01440764 1\n", "1", "must number its 2 classes from 1, each once"),
-        ("", "1", "must number its 0 classes"),
-        ("n02119789\nn01440764\n", "3", "line 1 of .* is '3', which .*synsets.txt does not list"),
-        ("n02119789\nn01440764\n", "tench", "line 1 of .* is 'tench', which"),
-        ("n02119789\nn01440764\n", "", "has no line in .*numbered 1 to 0"),
-    ],
-)
-def test_devkit_files_that_would_give_wrong_labels_are_refused(
-    tmp_path: Path, synsets: str, truth: str, told: str
-) -> None:
-    devkit_at(tmp_path, truth=[1])
-    devkit = tmp_path / "ILSVRC2012_devkit_t12" / "data"
-    (devkit / "synsets.txt").write_text(synsets)
-    (devkit / "ILSVRC2012_validation_ground_truth.txt").write_text(truth)
-    with pytest.raises(InputError, match=told):
-        imagenet(tmp_path)
-
-
-@pytest.mark.parametrize("missing", ["synsets.txt", "ILSVRC2012_validation_ground_truth.txt"])
-def test_a_missing_file_of_the_devkit_is_named(tmp_path: Path, missing: str) -> None:
-    devkit_at(tmp_path)
-    (tmp_path / "ILSVRC2012_devkit_t12" / "data" / missing).unlink()
-    with pytest.raises(InputError, match=rf"{missing}.* was found neither .*file,class_index"):
+def test_photos_without_labels_are_refused(tmp_path: Path) -> None:
+    saved(tmp_path / "val", "ILSVRC2012_val_00000001.png")
+    with pytest.raises(InputError, match=r"labels of .* are not known: .*file,class_index.*folder per class"):
         imagenet(tmp_path)
 
 

@@ -12,7 +12,7 @@ from proofmap.data import ArrayImages, list_datasets, load_dataset, rebuild_data
 from proofmap.data.dataset import DatasetInfo
 from proofmap.data.folders import ImageFiles
 from proofmap.data.imagenet_folders import Corners
-from tests.data.made_up import cifar_batch, devkit_at, imagenette_at, noise, saved
+from tests.data.made_up import cifar_batch, imagenet_at, imagenette_at, noise, saved
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     np.savez(tmp_path / "a.npz", images=noise(0, 3, 9)[None], labels=[7])
     np.save(tmp_path / "a.npy", noise(0)[None])
     imagenette_at(tmp_path / "nette")
-    devkit_at(tmp_path / "imagenet")
+    imagenet_at(tmp_path / "imagenet")
     cifar_batch(tmp_path / "c10" / "test_batch", 2)
     cifar_batch(tmp_path / "c10" / "data_batch_1", 3)
     cifar_batch(tmp_path / "c100" / "test", 2, key="fine_labels")

@@ -24,7 +24,7 @@ from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.labels import canonical_name, close_names
 from proofmap.core.text import one_line
 from proofmap.data.dataset import Dataset
-from proofmap.data.distractors import Distractors, from_dataset, from_images
+from proofmap.data.distractors import Distractors
 from proofmap.fills import Fill, Images
 from proofmap.models import DEFAULT_MODEL, load_classifier
 from proofmap.models.registry import installed_models
@@ -325,9 +325,9 @@ class Nets:
     def _sources(self, photo: Item, name: str) -> Distractors | None:
         inputs = self._facts[name].inputs
         if self.of_photos or self.data is None:
-            return from_images(self.seen(photo, name), inputs)
+            return Distractors.from_images(self.seen(photo, name), inputs)
         if name not in self._others:
-            self._others[name] = from_dataset(self.data, inputs)
+            self._others[name] = Distractors.from_dataset(self.data, inputs)
         return self._others[name]
 
     def search(self, facts: Facts, text: str) -> list[int]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Sequence
-from functools import cache
 from typing import TypeVar
 
 import numpy as np
@@ -54,23 +53,6 @@ def content_keys(images: Tensor) -> list[bytes]:
     """A digest of each image's content, the same on every device."""
     pixels = images.detach().to(device="cpu", dtype=torch.float32).contiguous()
     return [hashlib.blake2b(image.numpy().tobytes(), digest_size=16).digest() for image in pixels]
-
-
-def content_marks(images: Tensor, levels: int | None = None) -> Tensor:
-    """A 64-bit number ``(N,)`` for each image's content, computed on the images' device. Equal images have equal numbers.
-
-    The number is computed from about 4000 evenly spread values of the image. With ``levels``, the values are first rounded to that
-    number of steps between 0 and 1.
-    """
-    flat = images.detach().flatten(1)
-    some = flat[:, :: max(1, flat.shape[1] // 4096) | 1].to(torch.float32)
-    whole = some.contiguous().view(torch.int32) if levels is None else (some * levels).round()
-    return (whole.to(torch.int64) * _mark_weights(some.shape[1], images.device)).sum(dim=1)
-
-
-@cache
-def _mark_weights(n: int, device: torch.device) -> Tensor:
-    return random_words(torch.tensor(key_of("mark"), device=device), n)
 
 
 def image_keys(images: Tensor, *parts: object, contents: Sequence[bytes] | None = None) -> Tensor:

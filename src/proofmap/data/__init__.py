@@ -1,11 +1,10 @@
 """Datasets in common formats, the loader, sample photographs, and pools of distractors (images that are shown behind hidden pixels)."""
 
-from proofmap.data.arrays import ArrayImages
+from proofmap.data.arrays import ArrayImages, TensorData
 from proofmap.data.dataset import Dataset, random_choice, true_outputs
 from proofmap.data.loader import ImageBlock, Unreadable, load_blocks
 from proofmap.data.specs import list_datasets, load_dataset, open_data, rebuild_dataset
 from proofmap.data.table_rows import TableData
-from proofmap.data.tensors import TensorData
 
 __all__ = [
     "ArrayImages",

@@ -280,19 +280,5 @@ def random_choice(names: Sequence[str], n: int, *, seed: int = 0) -> list[int]:
     return [i for _, _, i in drawn[:n]]
 
 
-def choose_names(names: Sequence[str], wanted: Sequence[str]) -> list[int]:
-    """The index in ``names`` of each of the names ``wanted``, in the order of ``wanted``.
-
-    >>> choose_names(["a.png", "b.png"], ["b.png"])
-    [1]
-    """
-    where = {name: i for i, name in enumerate(names)}
-    for name in wanted:
-        if name not in where:
-            hint = did_you_mean(name, where) or f" There are {_some(names)}"
-            raise InputError(f"nothing in the data is named {name!r}.{hint}")
-    return [where[name] for name in wanted]
-
-
 def _some(names: Sequence[str], most: int = 3) -> str:
     return ", ".join(map(repr, names[:most])) + (", ..." if len(names) > most else "")

@@ -36,7 +36,7 @@ from proofmap.data.loader import load_listed
 from proofmap.data.photos import SAMPLES, find_photos, load_sample
 from proofmap.data.specs import is_dataset, load_dataset
 
-Part = Literal["all", "learn", "judge"]
+_Part = Literal["all", "learn", "judge"]
 """The sources of a pool to draw from: all, the half for methods (``learn``), or the half for metrics (``judge``)."""
 
 
@@ -46,7 +46,7 @@ ENOUGH = 4
 """Sample photographs are added to a half with fewer own images than this."""
 _COLOURED = 16
 """A picture is in colour if the channels of a pixel differ by more than this number of levels, from 0 to 255."""
-_HALVES: tuple[Part, Part] = ("learn", "judge")
+_HALVES: tuple[_Part, _Part] = ("learn", "judge")
 _CHUNK = 64
 _KEPT_OPEN = 64
 _LEVELS = 255  # pictures are compared as bytes
@@ -59,21 +59,31 @@ class Pool:
     """The M pictures ``(M, *shape)`` of a pool, and the marks of the S images that they were made from (the sources). Picture k was made from
     source k modulo S.
 
-    A mark (:func:`proofmap.core.streams.content_marks`) is a number that identifies a source as the net would see it, so that an image is
+    A mark (:func:`mark`) is a number that identifies a source as the net would see it, so that an image is
     never its own distractor, not even as a crop. ``part`` says which sources were used.
     """
 
     pictures: Tensor
     marks: Tensor
-    part: Part = "all"
+    part: _Part = "all"
 
     @classmethod
-    def of(cls, values: Tensor, inputs: Inputs, part: Part = "all") -> Pool:
+    def of(cls, values: Tensor, inputs: Inputs, part: _Part = "all") -> Pool:
         """The pool of inputs ``(M, *shape)``, each of which is a source; pictures are kept as bytes."""
         return cls(_kept(values, inputs), mark(values, inputs), part)
 
+    def text(self, source: object, noun: str) -> str:
+        """A description of the images, such as ``41 of your own images``."""
+        sources = len(self.marks)
+        if not isinstance(source, Distractors):
+            is_samples = isinstance(source, str) and source in ("own", "samples")
+            return f"{_photographs(sources)}" if is_samples else f"{sources} {noun} of a pool that was named"
+        own = int(torch.isin(self.marks, source.marks).sum())
+        parts = [f"{own} of your own {noun}"] if own else []
+        return " and ".join([*parts, *([_photographs(sources - own)] if sources > own else [])])
 
-def in_part(marks: Tensor, part: Part) -> Tensor:
+
+def in_part(marks: Tensor, part: _Part) -> Tensor:
     """A boolean mask ``(N,)`` of the sources that belong to ``part``. Sources are given by their marks ``(N,)``.
 
     A random bit, computed from the mark, decides the half of a source. So the half depends only on the image's content, and no image is in
@@ -106,7 +116,53 @@ class Distractors:
     def is_noise(self) -> bool:
         return not len(self.marks) and not self.samples
 
-    def pool(self, inputs: Inputs, *, size: int, crop: str, seed: int, part: Part = "all") -> Pool:
+    @classmethod
+    def from_images(cls, images: Tensor, inputs: Inputs) -> Distractors | None:
+        """Distractors made from the images ``(N, *shape)`` of one call. None if these images cannot serve as distractors."""
+        found = _Found(inputs)
+        key = torch.tensor(streams.key_of(0, "own distractors"))
+        for i in streams.permutations(key, len(images)).tolist():
+            if found.is_full:
+                break
+            found.add(images[i : i + 1].detach().cpu())
+        return _completed(found.distractors(), inputs)
+
+    @classmethod
+    def from_dataset(cls, dataset: Dataset, inputs: Inputs) -> Distractors | None:
+        """The distractors for a study of a dataset, made from its images. Images that cannot be read are skipped. None if the images cannot
+        serve as distractors."""
+        order, found = random_choice(dataset.names, len(dataset), seed=0), _Found(inputs)
+        chunk = 4 * MOST if dataset.sequential else _CHUNK  # usually one pass over a stream
+        while order and not found.is_full:
+            found.read(dataset, sorted(order[:chunk]) if dataset.sequential else order[:chunk])
+            order = order[chunk:]
+        return _completed(found.distractors(), inputs)
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any], dataset: Dataset, inputs: Inputs) -> Distractors:
+        """The distractors that a run's record names. Raises an error if an image is missing or has changed."""
+        places = {name: i for i, name in enumerate(dataset.names)}
+        own: Mapping[str, str] = record["own"]
+        for name, digest in own.items():
+            gone = name not in places
+            if gone or dataset.digest(places[name]) != digest:
+                raise InputError(
+                    f"{name} is a distractor of the run, but it {'is gone' if gone else 'has changed'}; "
+                    "restore it, or choose another --out"
+                )
+        found = _Found(inputs)
+        found.read(dataset, [places[name] for name in own])
+        again = found.distractors(tuple(record["samples"]))
+        missing = [name for name in own if name not in again.names]
+        if missing:
+            raise InputError(f"{missing[0]} is a distractor of the run, but cannot be read; restore it")
+        return again
+
+    def record(self, dataset: Dataset) -> dict[str, Any]:
+        """Names and digests of the distractors for a run's record, so that the run always uses the same ones."""
+        return {"data": dataset.title, "own": dict(self.names), "samples": list(self.samples)}
+
+    def pool(self, inputs: Inputs, *, size: int, crop: str, seed: int, part: _Part = "all") -> Pool:
         """A pool in which every image is used equally often. Own images are used whole; ``crop`` says how sample photographs are cropped.
         If ``part`` has too few images, all images are used.
         """
@@ -118,7 +174,7 @@ class Distractors:
         samples = [_sample_mark(name, inputs) for one in found for name in one.samples]
         return _splits(torch.cat([self.marks, torch.tensor(samples, dtype=torch.int64)]))
 
-    def _part(self, part: Part, inputs: Inputs) -> Distractors:
+    def _part(self, part: _Part, inputs: Inputs) -> Distractors:
         """The distractors of one part: its own images and, if there are few of them, its sample photographs."""
         if part == "all":
             return self
@@ -150,64 +206,6 @@ class Distractors:
 def _sample_pool(samples: tuple[str, ...], inputs: Pictures, size: int, crop: str, seed: int) -> Pool:
     """A pool of sample photographs. The pool is cached, because making it takes seconds and every method and metric uses it."""
     return _picture_pool(samples, inputs, size, crop, seed, "all")
-
-
-def from_images(images: Tensor, inputs: Inputs) -> Distractors | None:
-    """Distractors made from the images ``(N, *shape)`` of one call. None if these images cannot serve as distractors."""
-    found = _Found(inputs)
-    key = torch.tensor(streams.key_of(0, "own distractors"))
-    for i in streams.permutations(key, len(images)).tolist():
-        if found.is_full:
-            break
-        found.add(images[i : i + 1].detach().cpu())
-    return _completed(found.distractors(), inputs)
-
-
-def from_dataset(dataset: Dataset, inputs: Inputs) -> Distractors | None:
-    """The distractors for a study of a dataset, made from its images. Images that cannot be read are skipped. None if the images cannot
-    serve as distractors."""
-    order, found = random_choice(dataset.names, len(dataset), seed=0), _Found(inputs)
-    chunk = 4 * MOST if dataset.sequential else _CHUNK  # usually one pass over a stream
-    while order and not found.is_full:
-        found.read(dataset, sorted(order[:chunk]) if dataset.sequential else order[:chunk])
-        order = order[chunk:]
-    return _completed(found.distractors(), inputs)
-
-
-def record_of(distractors: Distractors, dataset: Dataset) -> dict[str, Any]:
-    """Names and digests of distractors for a run's record, so that the run always uses the same ones."""
-    return {"data": dataset.title, "own": dict(distractors.names), "samples": list(distractors.samples)}
-
-
-def from_record(record: Mapping[str, Any], dataset: Dataset, inputs: Inputs) -> Distractors:
-    """The distractors that a run's record names. Raises an error if an image is missing or has changed."""
-    places = {name: i for i, name in enumerate(dataset.names)}
-    own: Mapping[str, str] = record["own"]
-    for name, digest in own.items():
-        gone = name not in places
-        if gone or dataset.digest(places[name]) != digest:
-            raise InputError(
-                f"{name} is a distractor of the run, but it {'is gone' if gone else 'has changed'}; "
-                "restore it, or choose another --out"
-            )
-    found = _Found(inputs)
-    found.read(dataset, [places[name] for name in own])
-    again = found.distractors(tuple(record["samples"]))
-    missing = [name for name in own if name not in again.names]
-    if missing:
-        raise InputError(f"{missing[0]} is a distractor of the run, but cannot be read; restore it")
-    return again
-
-
-def describe_pool(pool: Pool, source: object, noun: str) -> str:
-    """A description of a pool's images, such as ``41 of your own images``."""
-    sources = len(pool.marks)
-    if not isinstance(source, Distractors):
-        is_samples = isinstance(source, str) and source in ("own", "samples")
-        return f"{_photographs(sources)}" if is_samples else f"{sources} {noun} of a pool that was named"
-    own = int(torch.isin(pool.marks, source.marks).sum())
-    parts = [f"{own} of your own {noun}"] if own else []
-    return " and ".join([*parts, *([_photographs(sources - own)] if sources > own else [])])
 
 
 def _photographs(n: int) -> str:
@@ -247,7 +245,7 @@ def _sample_mark(name: str, inputs: Inputs) -> int:
     return int(mark(inputs.prepare(load_sample(name))[None], inputs))
 
 
-def _is_sample_in(part: Part, name: str, inputs: Inputs) -> bool:
+def _is_sample_in(part: _Part, name: str, inputs: Inputs) -> bool:
     return bool(in_part(torch.tensor([_sample_mark(name, inputs)]), part))
 
 
@@ -291,7 +289,7 @@ class _Found:
 # ---- named sources ----
 
 
-def build_pool(source: Any, inputs: Inputs, *, size: int, crop: str, seed: int, part: Part = "all") -> Pool:
+def build_pool(source: Any, inputs: Inputs, *, size: int, crop: str, seed: int, part: _Part = "all") -> Pool:
     """A pool of ``size`` inputs from ``source``: :class:`Distractors`, an array ``(M, *shape)``, or for pictures also a folder, files, a
     dataset (an object, or a string such as ``cifar10:FOLDER[train]``) or ``"samples"``. Its images are the sources of the pictures, which
     are bytes ``(M, C, H, W)``.
@@ -317,7 +315,7 @@ def build_pool(source: Any, inputs: Inputs, *, size: int, crop: str, seed: int, 
     return Pool.of(values[order[in_part(marks[order], part)][:size]], inputs, part)
 
 
-def _picture_pool(source: Any, inputs: Pictures, size: int, crop: str, seed: int, part: Part) -> Pool:
+def _picture_pool(source: Any, inputs: Pictures, size: int, crop: str, seed: int, part: _Part) -> Pool:
     channels, (height, width) = inputs.channels, inputs.size
     if channels not in (1, 3):
         raise InputError(
@@ -371,8 +369,21 @@ def _kept(values: Tensor, inputs: Inputs) -> Tensor:
 
 
 def mark(images: Tensor, inputs: Inputs) -> Tensor:
-    """The marks ``(N,)`` of images ``(N, *shape)`` as the net sees them."""
-    return streams.content_marks(images, _LEVELS if isinstance(inputs, Pictures) else None)
+    """A 64-bit number ``(N,)`` for the content of each image ``(N, *shape)`` as the net sees it, computed on the images' device. Equal
+    images have equal numbers.
+
+    The number is computed from about 4000 evenly spread values of the image; pictures are compared as bytes.
+    """
+    flat = images.detach().flatten(1)
+    some = flat[:, :: max(1, flat.shape[1] // 4096) | 1].to(torch.float32)
+    is_picture = isinstance(inputs, Pictures)
+    whole = (some * _LEVELS).round() if is_picture else some.contiguous().view(torch.int32)
+    return (whole.to(torch.int64) * _mark_weights(some.shape[1], images.device)).sum(dim=1)
+
+
+@cache
+def _mark_weights(n: int, device: torch.device) -> Tensor:
+    return streams.random_words(torch.tensor(streams.key_of("mark"), device=device), n)
 
 
 def _random_crop(image: Image.Image, size: tuple[int, int], key: int) -> Image.Image:

@@ -33,13 +33,10 @@ IMAGENETTE = {
 }
 """Imagenette's ten folders, in the order of the outputs of a ten-way net, with their labels in ImageNet."""
 
-GROUND_TRUTH = "ILSVRC2012_validation_ground_truth.txt"
-SYNSETS = ("synsets.txt", "map_clsloc.txt")
 CLASSES = "classes.txt"
 TABLE = "labels.csv"
 
 _WNID = re.compile(r"n\d{8}")
-_NUMBER = re.compile(r"(\d+)\.\w+$")
 
 
 # ---- Imagenette -----------------------------------------------------------------------------------------------
@@ -148,10 +145,10 @@ def imagenette_corner(
 @reader(
     "imagenet",
     "imagenet:FOLDER[val|train]",
-    "ImageNet with labels.csv, a folder per class, or the devkit's text files",
+    "ImageNet with labels.csv, or a folder per class",
 )
 def imagenet(path: str | Path, *, split: str = "val") -> ImageFiles:
-    """ImageNet photos in one of three layouts; labels are the usual 1000 outputs.
+    """ImageNet photos in one of two layouts; labels are the usual 1000 outputs.
 
     A table
         ``labels.csv`` in the folder (or the path of such a table), with the columns ``file``, ``class_index``
@@ -159,12 +156,6 @@ def imagenet(path: str | Path, *, split: str = "val") -> ImageFiles:
     A folder per class
         named by WordNet id, ``n01440764/...``. ``classes.txt`` next to them lists the WordNet ids in the order of the
         outputs; without it, there must be all 1000 folders (in alphabetical order of the outputs), or Imagenette's.
-    The devkit
-        ``ILSVRC2012_val_00000001.JPEG`` ... in one folder, and two text files in it, in the folder above, or in ``data`` or
-        ``ILSVRC2012_devkit_t12/data`` of either. Line n of ``ILSVRC2012_validation_ground_truth.txt`` is the class of photo n *in
-        the devkit's numbering from 1*. ``synsets.txt`` (or ``map_clsloc.txt``) explains that numbering: its lines are ``WNID ID
-        ...``, ``ID WNID ...``, or ``WNID ...`` in the devkit's order (from its ``meta.mat``). The output is the place of the
-        WordNet id in ``classes.txt``, or in the alphabetical order of the ids.
     """
     if Path(path).is_file():
         return _imagenet_table(Path(os.path.abspath(path)), split)
@@ -176,19 +167,19 @@ def imagenet(path: str | Path, *, split: str = "val") -> ImageFiles:
     if not files:
         raise InputError(f"the folder {photos} holds no images")
     folders = [file.partition("/")[0] for file in files if "/" in file]
-    places = _devkit_folders(photos, root)
-    if len(folders) == len(files) and all(map(_WNID.fullmatch, set(folders))):
-        wnids = _order_of_folders(sorted(set(folders)), places, photos)
-        index = {wnid: k for k, wnid in wnids.items()}
-        labels = [index[folder] for folder in folders]
-    else:
-        labels, wnids = _labels_of_devkit(files, places, photos)
+    if len(folders) != len(files) or not all(map(_WNID.fullmatch, set(folders))):
+        raise InputError(
+            f"the labels of {photos} are not known: add a table {TABLE} with the columns file,class_index, or put the photos in a "
+            "folder per class, named by its WordNet id, such as n01440764"
+        )
+    wnids = _order_of_folders(sorted(set(folders)), photos, root)
+    index = {wnid: k for k, wnid in wnids.items()}
     return ImageFiles(
         photos,
         files,
         title=f"imagenet[{split}]",
         settings={"dataset": "imagenet", "path": str(root), "split": split},
-        labels=labels,
+        labels=[index[folder] for folder in folders],
         label_names=_names_of(wnids),
     )
 
@@ -207,9 +198,10 @@ def _imagenet_table(table: Path, split: str) -> ImageFiles:
     return found
 
 
-def _order_of_folders(present: list[str], places: Sequence[Path], photos: Path) -> dict[int, str]:
+def _order_of_folders(present: list[str], photos: Path, root: Path) -> dict[int, str]:
     """The WordNet id of each output index, if photos are in one folder per class."""
-    if (classes := _first(places, CLASSES)) is not None:
+    places = (folder / CLASSES for folder in (photos, root, photos.parent))
+    if classes := next((place for place in places if place.is_file()), None):
         order = _read_wnids(classes)
         missing = set(present) - set(order)
         if missing:
@@ -223,62 +215,6 @@ def _order_of_folders(present: list[str], places: Sequence[Path], photos: Path) 
         f"{photos} has {len(present)} of ImageNet's 1000 folders, so their outputs are ambiguous; put a file "
         f"{CLASSES} next to them, with the WordNet ids of all outputs in order, one on each line"
     )
-
-
-def _labels_of_devkit(
-    files: Sequence[str], places: Sequence[Path], photos: Path
-) -> tuple[list[int], dict[int, str]]:
-    truth_file, synset_file = _first(places, GROUND_TRUTH), _first(places, *SYNSETS)
-    if truth_file is None or synset_file is None:
-        missing = GROUND_TRUTH if truth_file is None else f"{SYNSETS[0]} (the devkit's order of WordNet ids)"
-        raise InputError(
-            f"the labels of {photos} are not known: {missing} was found neither there nor in the devkit next to it. "
-            f"Add it, or a table {TABLE} with the columns file,class_index, or a folder per class"
-        )
-    wnid_of = _devkit_synsets(synset_file)
-    classes = _first(places, CLASSES)
-    order = sorted(wnid_of.values()) if classes is None else _read_wnids(classes)
-    index = {wnid: k for k, wnid in enumerate(order)}
-    numbers = text_of(truth_file).split()
-    labels = []
-    for file in files:
-        match = _NUMBER.search(file)
-        line = int(match[1]) if match else 0
-        if not 1 <= line <= len(numbers):
-            raise InputError(
-                f"{photos / file} has no line in {truth_file.name}: expected names such as "
-                f"ILSVRC2012_val_00000001.JPEG, numbered 1 to {len(numbers)}"
-            )
-        wnid = wnid_of.get(int(numbers[line - 1]) if numbers[line - 1].isdecimal() else 0)
-        if wnid is None or wnid not in index:
-            raise InputError(
-                f"line {line} of {truth_file} is {wnid or numbers[line - 1]!r}, which "
-                f"{classes if wnid else synset_file} does not list"
-            )
-        labels.append(index[wnid])
-    return labels, dict(enumerate(order))
-
-
-def _devkit_synsets(path: Path) -> dict[int, str]:
-    """The WordNet id of each of the devkit's numbers, which start at 1. Only the first 1000 are classes."""
-    rows = [line.split() for line in text_of(path).splitlines() if line.strip()]
-    pairs = []
-    explicit = all(any(word.isdecimal() for word in row[:2]) for row in rows)
-    for line, row in enumerate(rows, start=1):
-        wnid = next((word for word in row[:2] if _WNID.fullmatch(word)), None)
-        if wnid is None:
-            raise InputError(f"line {line} of {path} does not start with a WordNet id such as n01440764")
-        number = next(int(word) for word in row[:2] if word.isdecimal()) if explicit else line
-        pairs.append((number, wnid))
-    if sorted(number for number, _ in pairs) != list(range(1, len(rows) + 1)) or not rows:
-        raise InputError(f"{path} must number its {len(rows)} classes from 1, each once")
-    wnids = dict(sorted(pairs)[:1000])
-    if not explicit and len(wnids) > 1 and list(wnids.values()) == sorted(wnids.values()):
-        raise InputError(
-            f"{path} lists the WordNet ids alphabetically: that is the order of the outputs, not the devkit's, and "
-            f"would give wrong labels. Write the devkit's order (from its meta.mat), or number the lines"
-        )
-    return wnids
 
 
 def _read_wnids(path: Path) -> list[str]:
@@ -306,17 +242,6 @@ def _split_folder(path: str | Path, split: str) -> tuple[Path, Path]:
     if (root / other).is_dir() or root.name == other:
         raise InputError(f"{path} has no folder {split}, only {other}: write [{other}]")
     return root, root
-
-
-def _devkit_folders(photos: Path, root: Path) -> list[Path]:
-    folders = dict.fromkeys([photos, root, photos.parent])
-    inside = ("", "data", "ILSVRC2012_devkit_t12/data")
-    return [folder / name for folder in folders for name in inside]
-
-
-def _first(places: Sequence[Path], *names: str) -> Path | None:
-    found = (place / name for place in places for name in names)
-    return next((path for path in found if path.is_file()), None)
 
 
 # ---- labels of Beyer et al. ---------------------------------------------------------------------------------

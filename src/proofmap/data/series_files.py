@@ -19,9 +19,9 @@ from proofmap.core.errors import InputError
 from proofmap.core.files import check_ends, suggest_path
 from proofmap.core.inputs import Series
 from proofmap.core.inputs.frames import check_header
+from proofmap.data.arrays import TensorData
 from proofmap.data.dataset import numbered, reader
 from proofmap.data.tables import table_rows
-from proofmap.data.tensors import TensorData
 
 _MISSING = ("", "?", "nan")
 _TABLES = (".csv", ".tsv")

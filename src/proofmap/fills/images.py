@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -20,10 +20,7 @@ from proofmap.core.text import counted
 from proofmap.fills.fill import FILLS, Fill
 from proofmap.fills.simple import Noise
 from proofmap.plugins.settings import setting
-from proofmap.session import Session
-
-if TYPE_CHECKING:
-    from proofmap.data.distractors import Part
+from proofmap.session import Role, Session
 
 Crop = Literal["random", "none"]
 _OWN = "own"
@@ -98,7 +95,7 @@ class Images(Fill):
 
     def _image_pool(self, session: Session) -> ImagePool:
         # here, when it is first needed: datasets take a while to import
-        from proofmap.data.distractors import Distractors, Pool, build_pool, describe_pool
+        from proofmap.data.distractors import Distractors, Pool, build_pool
 
         inputs, part, source = session.inputs, self._asked_part(session), self._source(session)
         no_photos = isinstance(inputs, Pictures) and inputs.channels != 3
@@ -112,7 +109,7 @@ class Images(Fill):
             given = source if examples is None else examples
             made = build_pool(given, inputs, size=self.size, crop=self.crop, seed=self.seed, part=part)
             text = f"{len(made.marks)} of the {inputs.noun} that describe the {inputs.position_noun}"
-            text = describe_pool(made, source, inputs.noun) if examples is None else text
+            text = made.text(source, inputs.noun) if examples is None else text
         if made.part != part:
             text += ", too few to learn on one half and judge on the other"
         digest = hashlib.blake2b(np.ascontiguousarray(made.pictures.numpy()).tobytes(), digest_size=8)
@@ -124,7 +121,7 @@ class Images(Fill):
         own = session.source() if self.is_usual else None
         return self.source if own is None else own
 
-    def _asked_part(self, session: Session) -> Part:
+    def _asked_part(self, session: Session) -> Role:
         return session.role if self.part == "auto" else self.part
 
     def settings(self) -> dict[str, object]:
@@ -168,7 +165,7 @@ class ImagePool:
     marks: Tensor
     digest: str
     text: str
-    part: Part
+    part: Role
 
     def drawn(self, images: Tensor, words: Tensor, inputs: Inputs) -> Tensor:
         """The index of one picture of the pool for each image, chosen by a random 32-bit number (``words``). Pictures made from the image itself

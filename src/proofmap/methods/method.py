@@ -134,7 +134,7 @@ class Method(Plugin):
         other form that :func:`proofmap.evaluate` takes. If the method needs random images and its settings name none, each image uses the
         other images.
         """
-        from proofmap.data.distractors import from_images
+        from proofmap.data.distractors import Distractors
 
         with outside_inference_mode():  # what is found and built there is of no use to gradients
             images = images.clone() if images.is_inference() else images
@@ -142,7 +142,7 @@ class Method(Plugin):
                 labels = classifier.choose_labels(images, labels, seed=seed)
 
             def others() -> Any:
-                return from_images(classifier.check_images(images), classifier.inputs)
+                return Distractors.from_images(classifier.check_images(images), classifier.inputs)
 
             session = Session(classifier, seed=seed, role="learn", distractors=others, progress=progress)
             return session.maps(self, images, labels)

@@ -14,7 +14,7 @@ import torch
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.data.dataset import Dataset
-from proofmap.data.distractors import Distractors, from_dataset, from_record, record_of
+from proofmap.data.distractors import Distractors
 from proofmap.data.specs import is_open_csv, open_data, read_for, rebuild_dataset
 from proofmap.data.table_rows import TableData
 from proofmap.methods.controls import map_sources
@@ -88,12 +88,16 @@ def open_study(
         pinned = None
 
     def find() -> Distractors | None:
-        return from_dataset(data, net.inputs) if pinned is None else from_record(pinned, data, net.inputs)
+        return (
+            Distractors.from_dataset(data, net.inputs)
+            if pinned is None
+            else Distractors.from_record(pinned, data, net.inputs)
+        )
 
     opened = prepare_study(study, net, find)
     source = opened.session.used_source
     if source is not None and pinned is None:
-        distractors = record_of(source, data) if isinstance(source, Distractors) else None
+        distractors = source.record(data) if isinstance(source, Distractors) else None
     return replace(opened, dataset=data, distractors=distractors)
 
 

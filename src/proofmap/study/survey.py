@@ -15,7 +15,8 @@ from torch import Tensor
 from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.files import digest_of
 from proofmap.core.labels import NO_LABEL, LabelRule, label_array, wrong_keys
-from proofmap.data.dataset import Dataset, choose_names, random_choice, true_outputs
+from proofmap.core.text import did_you_mean
+from proofmap.data.dataset import Dataset, random_choice, true_outputs
 from proofmap.data.loader import ImageBlock, load_blocks
 from proofmap.plugins.failures import exit_as_error
 from proofmap.study.opened import OpenStudy
@@ -205,3 +206,20 @@ def _stamp_with_boxes(dataset: Dataset, i: int) -> str:
 
 def _knows_labels(dataset: Dataset) -> bool:
     return any(dataset.true_labels(i) for i in range(min(len(dataset), 1000)))
+
+
+def choose_names(names: Sequence[str], wanted: Sequence[str]) -> list[int]:
+    """The index in ``names`` of each of the names ``wanted``, in the order of ``wanted``.
+
+    >>> choose_names(["a.png", "b.png"], ["b.png"])
+    [1]
+    """
+    where = {name: i for i, name in enumerate(names)}
+    for name in wanted:
+        if name not in where:
+            hint = (
+                did_you_mean(name, where)
+                or f" There are {', '.join(map(repr, names[:3]))}{', ...' if len(names) > 3 else ''}"
+            )
+            raise InputError(f"nothing in the data is named {name!r}.{hint}")
+    return [where[name] for name in wanted]

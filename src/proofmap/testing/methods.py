@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from proofmap.classifier import Classifier
 from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.progress import CallbackTask, Progress
-from proofmap.data.distractors import from_images
+from proofmap.data.distractors import Distractors
 from proofmap.methods import Method
 from proofmap.methods.method import FAMILIES, NEEDS
 from proofmap.session import Session
@@ -55,7 +55,7 @@ def _maps(
         f,
         seed=seed,
         role="learn",
-        distractors=lambda: from_images(values(f.inputs, _POOL, seed=7), f.inputs),
+        distractors=lambda: Distractors.from_images(values(f.inputs, _POOL, seed=7), f.inputs),
         progress=progress,
     )
     return session.maps(method, x, labels)
