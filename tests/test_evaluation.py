@@ -23,7 +23,8 @@ from torch import Tensor
 import proofmap as pm
 from proofmap import judging
 from proofmap.classifier import Classifier
-from proofmap.core.errors import InputError, ModelError, NotWritable
+from proofmap.core.errors import InputError, ModelError
+from proofmap.core.files import NotWritable
 from proofmap.fills import Blur, Gray, Images, Noise
 from proofmap.judging import evaluate, explain
 from proofmap.methods import LearnedMask, Method, make_method

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proofmap.core.errors import InputError, NotWritable, ProofmapError
+from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.files import (
+    NotWritable,
     atomic_write,
     check_output,
     distinct_names,

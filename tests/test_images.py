@@ -17,8 +17,7 @@ from PIL import Image
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.core.inputs.pictures import fit, fitted_size
-from proofmap.core.pictures import decode_image, eight_bits
+from proofmap.core.inputs.pictures import decode_image, eight_bits, fit, fitted_size
 from proofmap.data import load_dataset
 from proofmap.data.photos import CropWarning, find_photos, load_images
 from proofmap.judging import evaluate, explain

@@ -8,7 +8,6 @@ import torch
 import proofmap as pm
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Text, Tokens, inputs_of
-from proofmap.core.inputs.tokens import embedded
 from proofmap.fills import make_fill
 from proofmap.fills.text import MaskedLM
 from proofmap.metrics.playing import curves
@@ -269,7 +268,7 @@ def test_attention_rollout_of_texts_is_the_product_of_the_layers() -> None:
     """By hand: a text of two words of one token each, so the net is given four tokens."""
     f = toy_classifier()
     net = f.net
-    state, tokens = embedded(f.inputs.cut(f.inputs.encode(["a b"]), 2))
+    state, tokens = Tokens.embedded(f.inputs.cut(f.inputs.encode(["a b"]), 2))
     packed, _ = net.packed(state, tokens, net.after)
     matrices, states = [], packed + net.places[:4]
     for layer in net.model.layers:

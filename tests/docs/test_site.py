@@ -169,9 +169,7 @@ def test_every_public_name_has_a_page_with_an_example_that_runs(
             if code and not hasattr(one.value, "example"):  # other libraries may not be there
                 exec(code, {})
     assert len(files) == len({*made.values()}) > 100, "also where capitals make no difference"
-    page = (site / "reference" / "names" / "proofmap.core.errors.NotWritable.html").read_text(
-        encoding="utf-8"
-    )
+    page = (site / "reference" / "names" / "proofmap.core.files.NotWritable.html").read_text(encoding="utf-8")
     assert "A file cannot be written" in page and "by-module.html" in page
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import proofmap as pm
-from proofmap.core.inputs.tokens import embedded
+from proofmap.core.inputs import Tokens
 from proofmap.models.text_models import SentenceNet
 from proofmap.models.token_nets import TokenNet
 from proofmap.testing.nets import toy_tokens
@@ -36,7 +36,7 @@ def test_gates_leave_the_answers_as_they_are(fill: str, tmp_path: Path) -> None:
     f = pm.load_classifier(f"hf-text:{bert(tmp_path, ['bad', 'good', 'mixed'])}")
     net = f.net
     assert isinstance(net, TokenNet) and net.gates
-    state, tokens = embedded(half_hidden(f, fill))
+    state, tokens = Tokens.embedded(half_hidden(f, fill))
     exact = net.logits(*net.packed(state, tokens, net.after))
     assert torch.allclose(net.logits(*net.gated(state, tokens)), exact, atol=1e-3)
 
@@ -46,7 +46,7 @@ def test_the_gradient_of_a_shown_words_gate_is_the_slope_of_the_answer(fill: str
     f = pm.load_classifier(f"hf-text:{bert(tmp_path, ['bad', 'good', 'mixed'])}")
     net = f.net
     net = net.double()
-    packed, gates = net.gated(*embedded(half_hidden(f, fill).double()))
+    packed, gates = net.gated(*Tokens.embedded(half_hidden(f, fill).double()))
     m = gates.m.detach().clone().requires_grad_(True)
 
     def answer(of: torch.Tensor) -> torch.Tensor:
@@ -73,7 +73,7 @@ def test_hidden_words_have_the_gradient_of_the_mean_sentence(fill: str) -> None:
     net.try_gates(x, [hidden])
     assert net.gates
     keep = torch.tensor([[1.0, 0.0, 1.0, 1.0]]).requires_grad_(True)
-    packed, gates = net.gated(*embedded(inputs.composite(keep, x, hidden)))
+    packed, gates = net.gated(*Tokens.embedded(inputs.composite(keep, x, hidden)))
     assert torch.allclose(net(inputs.composite(keep, x, hidden)), net.logits(packed, gates))
     (slopes,) = torch.autograd.grad(net.logits(packed, gates)[0, 1], gates.m)
     with torch.no_grad():

@@ -22,8 +22,8 @@ from PIL import Image
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Rows, Series
 from proofmap.core.inputs.frames import read_frame
+from proofmap.core.inputs.pictures import UnreadableImage, decode_image
 from proofmap.core.labels import NO_LABEL
-from proofmap.core.pictures import FORMATS, UnreadableImage, decode_image
 from proofmap.core.text import counted, did_you_mean, one_line, shortened
 from proofmap.data.dataset import Dataset
 from proofmap.data.photos import SAMPLE, sample_path
@@ -48,8 +48,6 @@ ACCEPTED = f"JPEG, PNG or WebP, up to {LIMITS['upload_bytes'] // 1_000_000} MB."
 MOST_PHOTOS, MOST_BYTES = 64, 256_000_000
 """Largest number of kept photos, and of their bytes together."""
 _LONGEST_NAME = 80
-_FORMATS = tuple(kind for kind in FORMATS if kind != "JPEG2000")
-"""Accepted picture formats. JPEG 2000 is refused: a file of 800 bytes takes seconds and 0.8 GB, and browsers do not show it."""
 _decoding = threading.Semaphore(2)
 """Limits decoding to two pictures at the same time: a picture of 40 million pixels takes up to 0.6 GB (WebP)."""
 
@@ -120,7 +118,8 @@ def decoded(content: bytes, name: str) -> Image.Image:
     if len(content) > LIMITS["upload_bytes"]:
         raise InputError(f"{name} is too large. {ACCEPTED}")
     try:
-        return decode_image(content, name, most_pixels=LIMITS["pixels"], formats=_FORMATS)
+        # a JPEG 2000 file of 800 bytes takes seconds and 0.8 GB, and browsers do not show it
+        return decode_image(content, name, most_pixels=LIMITS["pixels"], jpeg2000=False)
     except UnreadableImage:
         raise InputError(f"{name} cannot be read as a picture. {ACCEPTED}") from None
 

@@ -14,7 +14,6 @@ from rich.progress import Progress as RichProgress
 from rich.progress import Task as RichTask
 from rich.text import Text
 
-from proofmap.core.files import has_working_folder
 from proofmap.core.progress import Lines, Progress, ProgressTask, seconds_between_lines
 from proofmap.core.text import one_line, terminal_text
 
@@ -54,8 +53,11 @@ def print_as(result: Any, format: str) -> None:
 
 def shown_path(path: Path) -> str:
     """A path as messages show it: relative if it is inside the current folder."""
-    here = Path.cwd() if has_working_folder() else None
-    return str(path.relative_to(here) if here is not None and path.is_relative_to(here) else path)
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:  # it was deleted
+        return str(path)
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def print_written(paths: Sequence[Path]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import importlib
 from types import ModuleType
 
@@ -11,7 +10,6 @@ __all__ = [
     "InputError",
     "MissingExtra",
     "ModelError",
-    "NotWritable",
     "ProofmapError",
 ]
 
@@ -26,23 +24,6 @@ class InputError(ProofmapError, ValueError):
 
 class ModelError(ProofmapError):
     """A net cannot be loaded, or its behaviour differs from its declaration."""
-
-
-class NotWritable(ProofmapError, OSError):
-    """A file cannot be written. No partial file is left behind."""
-
-    def __init__(self, path: object, error: OSError) -> None:
-        super().__init__(error.errno, error.strerror, str(path))
-
-    def __str__(self) -> str:
-        advice = "Write to another place, or fix its permissions"
-        if is_disk_full(self):
-            advice = "Free some space, or write to another disk"
-        return f"{self.filename} cannot be written: {self.strerror}. {advice}"
-
-
-def is_disk_full(error: OSError) -> bool:
-    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class MissingExtra(ProofmapError, ImportError):

@@ -16,13 +16,30 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from proofmap.core.errors import InputError, NotWritable, is_disk_full
+from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.text import one_line
 
 _LONGEST = 100  # bytes of a file name that we choose, before its suffix and the suffix of unfinished files
 
 DATA_FOLDER = Path("data")
 """The default folder of the data and weights that recipes and tasks need."""
+
+
+class NotWritable(ProofmapError, OSError):
+    """A file cannot be written. No partial file is left behind."""
+
+    def __init__(self, path: object, error: OSError) -> None:
+        super().__init__(error.errno, error.strerror, str(path))
+
+    def __str__(self) -> str:
+        advice = "Write to another place, or fix its permissions"
+        if is_disk_full(self):
+            advice = "Free some space, or write to another disk"
+        return f"{self.filename} cannot be written: {self.strerror}. {advice}"
+
+
+def is_disk_full(error: OSError) -> bool:
+    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
@@ -168,29 +185,22 @@ def write_text(path: Path, text: str) -> None:
         part.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
-def has_working_folder() -> bool:
-    """Whether the current folder exists; it may have been deleted."""
-    try:
-        os.getcwd()
-    except OSError:
-        return False
-    return True
-
-
 def check_output(path: str | Path) -> Path:
     """Check that a folder can be written to or created, and return its absolute path, which stays right if code of the user changes the
     working folder. The folder is not created yet, so a failed run leaves nothing behind."""
     folder = check_path(path, "--out")
-    if not folder.is_absolute() and not has_working_folder():
+    try:
+        absolute = folder.absolute()
+    except FileNotFoundError:
         raise InputError(
             f"{folder} cannot be made: the current folder was deleted. Change to another one, or give --out as an absolute path"
-        )
-    nearest = next(p for p in (folder, *folder.absolute().parents) if os.path.exists(p))
+        ) from None
+    nearest = next(p for p in (folder, *absolute.parents) if os.path.exists(p))
     if not nearest.is_dir():
         raise InputError(f"{nearest} is a file, not a folder; choose another --out")
     if not os.access(nearest, os.W_OK):
         raise InputError(f"the folder {nearest} cannot be written to; choose another --out")
-    return folder.absolute()
+    return absolute
 
 
 def output_folder(path: str | Path) -> Path:

@@ -28,8 +28,7 @@ from torch import Tensor
 from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Pictures
-from proofmap.core.inputs.pictures import fit
-from proofmap.core.pictures import decode_image
+from proofmap.core.inputs.pictures import decode_image, fit
 from proofmap.core.text import counted
 from proofmap.data.dataset import Dataset, random_choice
 from proofmap.data.loader import load_listed

@@ -13,7 +13,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.files import check_ends, digest_of, parse_json, suggest_path
 from proofmap.core.inputs import Box
 from proofmap.core.inputs.base import read_box
-from proofmap.core.pictures import OWN_SOFTWARE, SUFFIXES, decode_image
+from proofmap.core.inputs.pictures import OWN_SOFTWARE, SUFFIXES, decode_image
 from proofmap.core.text import counted, one_line
 from proofmap.data.dataset import Dataset, reader
 

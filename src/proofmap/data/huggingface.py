@@ -11,7 +11,7 @@ from PIL import Image
 from proofmap.core.errors import InputError, require
 from proofmap.core.files import check_ends, digest_of
 from proofmap.core.inputs import Inputs, TextInputs
-from proofmap.core.pictures import decode_image
+from proofmap.core.inputs.pictures import decode_image
 from proofmap.data.dataset import Dataset, reader
 from proofmap.data.texts import TextData, check_columns
 

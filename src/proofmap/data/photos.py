@@ -13,7 +13,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError, require
 from proofmap.core.files import check_ends, list_nearby, suggest_path
 from proofmap.core.inputs import Pictures
-from proofmap.core.pictures import SUFFIXES, decode_image
+from proofmap.core.inputs.pictures import SUFFIXES, decode_image
 from proofmap.core.tensors import NamedImages
 from proofmap.core.text import check_known, did_you_mean
 from proofmap.data.folders import files_below, printable

@@ -27,7 +27,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names
 from proofmap.core.inputs import Inputs
 from proofmap.core.inputs.frames import PARQUET
-from proofmap.core.pictures import SUFFIXES
+from proofmap.core.inputs.pictures import SUFFIXES
 from proofmap.core.text import did_you_mean
 from proofmap.data import (  # noqa: F401 - each registers the kinds that it reads
     arrays,

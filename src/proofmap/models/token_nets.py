@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from proofmap.core.errors import ModelError
 from proofmap.core.inputs.text import SPLITS
-from proofmap.core.inputs.tokens import Piece, embedded
+from proofmap.core.inputs.tokens import Piece, Tokens
 
 _AJAR = 1e-3
 """The smallest gate (:meth:`TokenNet.gated`) of a token that is partly shown."""
@@ -54,7 +54,7 @@ class TokenNet(nn.Module):
         self.register_buffer("after", after.detach().clone())
 
     def forward(self, x: Tensor) -> Tensor:
-        state, tokens = embedded(x)
+        state, tokens = Tokens.embedded(x)
         if not self.gates and _needs_gates(state, tokens):
             tokens = tokens * _gates(state, tokens)[..., None]  # what gradient there is without gates
         if self.window is None or state.shape[1] <= self.window:
@@ -103,7 +103,7 @@ class TokenNet(nn.Module):
         for each in hidden:
             mixed = x.clone()
             mixed[..., : x.shape[-1] // 2] = each[..., : x.shape[-1] // 2]
-            state, tokens = embedded(mixed)
+            state, tokens = Tokens.embedded(mixed)
             try:
                 exact, found = self.read(state, tokens), self.logits(*self.gated(state, tokens))
             except Exception:  # a model that takes no such mask, or no places
@@ -130,7 +130,7 @@ class TokenNet(nn.Module):
         """For each of the ``count`` tokens that the model gets, its index ``(N, count)`` in the sequence of special tokens before the text,
         slots of the text, and special tokens after the text.
         """
-        state, tokens = embedded(x)
+        state, tokens = Tokens.embedded(x)
         return _those_there_first(self._framed(self.after, tokens, state)[1])[:, :count]
 
     @abstractmethod

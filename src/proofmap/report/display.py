@@ -19,7 +19,7 @@ from torch import Tensor
 
 from proofmap.core.errors import MissingExtra
 from proofmap.core.files import atomic_write, distinct_names, file_name, write_text, written_together
-from proofmap.core.pictures import OWN_SOFTWARE, SUFFIXES
+from proofmap.core.inputs.pictures import OWN_SOFTWARE, SUFFIXES
 from proofmap.core.text import counted, one_line
 from proofmap.report.figures import figures_of, make_figure
 from proofmap.report.figures.drawing import draw

@@ -21,8 +21,8 @@ from typing import Any, Self
 import numpy as np
 
 from proofmap.core.deferred import Tensor, torch
-from proofmap.core.errors import ProofmapError, is_disk_full
-from proofmap.core.files import atomic_write, digest_of, sync_folder
+from proofmap.core.errors import ProofmapError
+from proofmap.core.files import atomic_write, digest_of, is_disk_full, sync_folder
 
 SCORES = "scores.sqlite"
 IMAGES = "images.jsonl"

@@ -33,8 +33,7 @@ from typing import Any, Literal, TypeVar
 from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names, suggest_path
 from proofmap.core.inputs import Inputs
-from proofmap.core.inputs.pictures import Fit
-from proofmap.core.pictures import SUFFIXES
+from proofmap.core.inputs.pictures import SUFFIXES, Fit
 from proofmap.data.photos import SAMPLE
 from proofmap.data.specs import is_dataset, names_data_file
 from proofmap.fills import Fill, make_fill

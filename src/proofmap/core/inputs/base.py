@@ -14,7 +14,7 @@ from proofmap.core.deferred import Tensor, torch
 from proofmap.core.errors import InputError
 
 _TOLERANCE = 1e-3
-MERGED = {"sum": "sum", "mean": "mean", "max": "amax"}
+_MERGED = {"sum": "sum", "mean": "mean", "max": "amax"}
 """Ways to merge channels, and torch's names of them."""
 
 Box = tuple[float, float, float, float]
@@ -145,15 +145,23 @@ class Inputs(ABC):
 
     def merged_channels(self, values: Tensor, how: str = "sum") -> Tensor:
         """Values of inputs ``(..., *shape)`` merged into one number per position ``(..., *positions)``, by sum, mean or max."""
-        if how not in MERGED:
-            raise InputError(f"channels are merged by {', '.join(MERGED)}, not {how!r}")
         if self.channel_axis is not None:
-            values = getattr(values, MERGED[how])(dim=-len(self.positions) - 1)
+            values = self._merged(values, how, -len(self.positions) - 1)
         places = self._places(values.device)
         if places is None:
             return values
         merged = values.new_zeros(*values.shape[:-1], self.count)
-        return merged.scatter_reduce(-1, places.expand(values.shape), values, MERGED[how], include_self=False)
+        return merged.scatter_reduce(
+            -1, places.expand(values.shape), values, _MERGED[how], include_self=False
+        )
+
+    @staticmethod
+    def _merged(values: Tensor, how: str, axis: int) -> Tensor:
+        """The sum, mean or max of ``values`` along an axis."""
+        if how not in _MERGED:
+            raise InputError(f"channels are merged by {', '.join(_MERGED)}, not {how!r}")
+        merged: Tensor = getattr(values, _MERGED[how])(dim=axis)
+        return merged
 
     # ---- values -------------------------------------------------------------------------------------------------
 

@@ -205,6 +205,11 @@ class TextInputs(Inputs):
         )
 
     @staticmethod
+    def _gap(position: str) -> str:
+        """The white space at the end of a position."""
+        return position[len(position.rstrip()) :]
+
+    @staticmethod
     def _up_to_last(there: Tensor) -> Tensor:
         """For each of the N rows of the boolean mask ``there``, the number of entries up to and including the last true one, at least 1.
         The result is ``(N,)``."""
@@ -357,7 +362,7 @@ class Text(TextInputs):
                 f"the token {shown!r} does not fit into positions of {self.width} characters; give Text a larger width, or a shorter token"
             )
         room = self.width - len(shown)
-        made = [self._encoded([shown + gap_of(word)[:room] for word in self.words(one)]) for one in x]
+        made = [self._encoded([shown + self._gap(word)[:room] for word in self.words(one)]) for one in x]
         return torch.stack(made).to(x) if made else x
 
     def removed(self, x: Tensor) -> Tensor:
@@ -367,7 +372,7 @@ class Text(TextInputs):
         found = []
         for own, other in zip(x, others, strict=True):
             drawn = [word.rstrip() for word in self.words(other)]
-            words = [drawn[k % len(drawn)] + gap_of(word) for k, word in enumerate(self.words(own))]
+            words = [drawn[k % len(drawn)] + self._gap(word) for k, word in enumerate(self.words(own))]
             found.append(self._encoded([word[: self.width] for word in words]))
         return torch.stack(found).to(x) if found else x
 
@@ -481,15 +486,6 @@ def _in_pieces(positions: list[str], width: int) -> list[str]:
     ['ab ', 'abc', 'de ']
     """
     return [p[k : k + width] for p in positions for k in range(0, len(p), width)]
-
-
-def gap_of(position: str) -> str:
-    """The white space at the end of a position.
-
-    >>> gap_of("word, ")
-    ' '
-    """
-    return position[len(position.rstrip()) :]
 
 
 def _bare(position: str) -> str:

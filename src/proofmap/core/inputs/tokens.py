@@ -10,8 +10,7 @@ import numpy as np
 
 from proofmap.core.deferred import Tensor, torch
 from proofmap.core.errors import InputError
-from proofmap.core.inputs.base import MERGED
-from proofmap.core.inputs.text import TextInputs, checked_text, gap_of
+from proofmap.core.inputs.text import TextInputs, checked_text
 
 _STATE, _ID, _LETTERS, _FIRST = 0, 1, 8, 10
 """Channels of a slot, which is a column of a text's tensor and holds one token: the index of its state, the index of the vocabulary id, the
@@ -97,11 +96,7 @@ class Tokens(TextInputs):
 
     def merged_channels(self, values: Tensor, how: str = "sum") -> Tensor:
         """Values ``(..., C, S)`` of C channels and S slots, merged into one number per position over its channels and slots."""
-        if how not in MERGED:
-            return super().merged_channels(values, how)  # says what is wrong
-        apart: Tensor = values.unflatten(-1, (-1, self.slots)).transpose(-3, -2).flatten(-2)
-        merged: Tensor = getattr(apart, MERGED[how])(dim=-1)
-        return merged
+        return self._merged(values.unflatten(-1, (-1, self.slots)).transpose(-3, -2).flatten(-2), how, -1)
 
     def cut(self, x: Tensor, n: int) -> Tensor:
         return x[..., : n * self.slots]
@@ -178,6 +173,11 @@ class Tokens(TextInputs):
     def token_numbers(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The vocabulary ids ``(N, S)`` of the tokens of texts, and a mask of the slots that hold a token."""
         return x[:, _ID].long(), x[:, _STATE] != 0
+
+    @staticmethod
+    def embedded(x: Tensor) -> tuple[Tensor, Tensor]:
+        """The states ``(N, S)`` and the embeddings ``(N, S, d)`` of the S slots of texts ``(N, C, S)``, for nets."""
+        return x[:, _STATE], x[:, _FIRST:].transpose(1, 2)
 
     def with_tokens(self, x: Tensor, numbers: Tensor, where: Tensor) -> Tensor:
         """Texts with the tokens ``numbers`` ``(N, S)`` in the slots ``where`` ``(N, S)``."""
@@ -265,7 +265,7 @@ class Tokens(TextInputs):
         x[_FIRST:, places] = self._reader().embedding(tokens).detach().cpu().float().T
         room = _LETTERS * self.slots
         for p, (text, _) in enumerate(pieces):
-            kept = text if len(text) <= room else text[: room - 2] + "…" + (gap_of(text)[:1])
+            kept = text if len(text) <= room else text[: room - 2] + "…" + (self._gap(text)[:1])
             points = np.frombuffer(kept.ljust(room, "\0").encode("utf-32-le"), dtype="<u4").astype(np.float32)
             own = torch.from_numpy(points).view(self.slots, _LETTERS).T
             x[_ID + 1 : _FIRST, p * self.slots : (p + 1) * self.slots] = own
@@ -283,8 +283,3 @@ class Tokens(TextInputs):
             "slots": self.slots,
             "longer": self.longer,
         }
-
-
-def embedded(x: Tensor) -> tuple[Tensor, Tensor]:
-    """The states ``(N, S)`` and the embeddings ``(N, S, d)`` of the S slots of texts ``(N, C, S)``, for nets."""
-    return x[:, _STATE], x[:, _FIRST:].transpose(1, 2)

@@ -12,9 +12,9 @@ from typing import Any, Literal, TypeVar
 
 from proofmap.core.errors import InputError, require
 from proofmap.core.files import atomic_write
+from proofmap.core.inputs.pictures import OWN_SOFTWARE
 from proofmap.core.labels import is_by_probability
 from proofmap.core.outputs import in_words
-from proofmap.core.pictures import OWN_SOFTWARE
 from proofmap.core.text import counted, one_line, wrapped
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.notes import coverage_words, thresholds_words
