@@ -145,23 +145,21 @@ class Inputs(ABC):
 
     def merged_channels(self, values: Tensor, how: str = "sum") -> Tensor:
         """Values of inputs ``(..., *shape)`` merged into one number per position ``(..., *positions)``, by sum, mean or max."""
+        merge = self._merging(how)
         if self.channel_axis is not None:
-            values = self._merged(values, how, -len(self.positions) - 1)
+            values = getattr(values, merge)(dim=-len(self.positions) - 1)
         places = self._places(values.device)
         if places is None:
             return values
         merged = values.new_zeros(*values.shape[:-1], self.count)
-        return merged.scatter_reduce(
-            -1, places.expand(values.shape), values, _MERGED[how], include_self=False
-        )
+        return merged.scatter_reduce(-1, places.expand(values.shape), values, merge, include_self=False)
 
     @staticmethod
-    def _merged(values: Tensor, how: str, axis: int) -> Tensor:
-        """The sum, mean or max of ``values`` along an axis."""
+    def _merging(how: str) -> str:
+        """Torch's name of a way to merge channels."""
         if how not in _MERGED:
             raise InputError(f"channels are merged by {', '.join(_MERGED)}, not {how!r}")
-        merged: Tensor = getattr(values, _MERGED[how])(dim=axis)
-        return merged
+        return _MERGED[how]
 
     # ---- values -------------------------------------------------------------------------------------------------
 

@@ -96,7 +96,9 @@ class Tokens(TextInputs):
 
     def merged_channels(self, values: Tensor, how: str = "sum") -> Tensor:
         """Values ``(..., C, S)`` of C channels and S slots, merged into one number per position over its channels and slots."""
-        return self._merged(values.unflatten(-1, (-1, self.slots)).transpose(-3, -2).flatten(-2), how, -1)
+        apart: Tensor = values.unflatten(-1, (-1, self.slots)).transpose(-3, -2).flatten(-2)
+        merged: Tensor = getattr(apart, self._merging(how))(dim=-1)
+        return merged
 
     def cut(self, x: Tensor, n: int) -> Tensor:
         return x[..., : n * self.slots]
