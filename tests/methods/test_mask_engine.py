@@ -13,7 +13,7 @@ import proofmap as pm
 from proofmap.core import streams
 from proofmap.core.batching import BatchSize, BatchSizeWarning, OutOfMemory
 from proofmap.core.progress import ProgressTask
-from proofmap.methods.masks.engine import MaskEngine, MaskProblem, Pairs, Slots, decayed
+from proofmap.methods.masks.engine import MaskEngine, MaskProblem, Slots, decayed
 from proofmap.methods.masks.method import _bears, chosen_precision
 from proofmap.session import Snapshot
 from tests.sessions import bound
@@ -52,9 +52,9 @@ class Parabola(MaskProblem):
         return (slots["weights"] - slots["labels"].view(-1, 1, 1)).abs().amax(dim=(1, 2)) < self.near
 
 
-def pairs_of(n: int) -> Pairs:
+def pairs_of(n: int) -> tuple[Tensor, ...]:
     keys = torch.tensor([streams.key_of(pair) for pair in range(n)])
-    return Pairs(torch.zeros(1, 1), torch.zeros(n, dtype=torch.long), torch.arange(n) - 2, keys)
+    return torch.zeros(1, 1), torch.zeros(n, dtype=torch.long), torch.arange(n) - 2, keys
 
 
 class Counted(ProgressTask):
@@ -67,7 +67,7 @@ class Counted(ProgressTask):
 
 def run(problem: Parabola, n: int = 7, batch: int = 100, **options: Any) -> tuple[Tensor, MaskEngine, int]:
     engine, task = MaskEngine(problem, BatchSize(batch), **options), Counted()
-    return engine.run(pairs_of(n), task), engine, task.done
+    return engine.run(*pairs_of(n), task), engine, task.done
 
 
 @pytest.mark.parametrize("near", [0.0, 0.05])

@@ -20,7 +20,7 @@ from proofmap.core.inputs import Inputs, Pictures, TextInputs
 from proofmap.fills import Blur, Fill, Gray, Images, Noise
 from proofmap.methods.cams import GradCAM
 from proofmap.methods.gradients.plain import GradientInput
-from proofmap.methods.masks.belief_problem import BeliefProblem
+from proofmap.methods.masks.belief_problem import BeliefProblem, CurveProblem
 from proofmap.methods.masks.method import MaskMethod, WholeNet
 from proofmap.methods.method import METHODS, Cost, Method
 from proofmap.methods.perturbation.belief_order import BeliefOrder
@@ -195,7 +195,8 @@ class BeliefMask(WholeNet, MaskMethod):
         return {**found, "closing": {"by": "order", "most positions": _FEW}} if by_order else found
 
     def problem(self, session: Session, fast: Classifier) -> BeliefProblem:
-        return BeliefProblem.of(self, session, fast)
+        kind = CurveProblem if self.target == "curve" else BeliefProblem
+        return kind(self, session, fast)
 
     def closed(self, session: Session, images: Tensor, labels: Tensor, maps: Tensor) -> Tensor:
         search = self.parts_in(session).closer

@@ -367,7 +367,7 @@ class BeliefProblem(CompositeProblem):
 
     def __init__(self, settings: BeliefMask, session: Session, fast: Classifier) -> None:
         parts = settings.parts_in(session)
-        super().__init__(session, fast, *parts.fills, grid=settings.grid)
+        super().__init__(settings, session, fast, *parts.fills, grid=settings.grid)
         self.settings, self.exact, self.start = settings, session.net.frozen(), parts.start
         self.quiet = session.like(progress=Progress())
         self.cost = len(parts.fills)
@@ -375,12 +375,6 @@ class BeliefProblem(CompositeProblem):
         self.steps = settings.steps_with(self.cost, by_order=by_order)
         self.axes = tuple(range(1, 1 + len(self.inputs.positions)))
         self.fit = ClosingFit(self.steps if settings.target == "f" and not by_order else 0)
-
-    @staticmethod
-    def of(settings: BeliefMask, session: Session, fast: Classifier) -> BeliefProblem:
-        """What masks with these settings learn."""
-        kind = CurveProblem if settings.target == "curve" else BeliefProblem
-        return kind(settings, session, fast)
 
     def enter(self, slots: Slots) -> Slots:
         images, labels, keys = slots["images"], slots["labels"], slots["keys"]

@@ -39,46 +39,13 @@ _FIRST, _MOST = 2.0, 1000.0
 """The initial W, with which gates are nearly open, and the largest lambda."""
 
 
-@METHODS.register
-class DiffMask(WholeNet, MaskMethod):
-    """The fewest open gates that keep the net's belief, by dual ascent; the defaults are the preset ``fast``.
-
-    Presets: ``fast`` (200 passes per label), ``thorough`` (1200).
-    """
-
-    name = "diffmask"
-    description = "the fewest random gates that keep the net's belief, by dual ascent"
-    revision = 2
-    reference = "De Cao et al. 2020"
-    needs = frozenset({"gradients", "distractors"})
-    shortcuts: ClassVar[Shortcuts] = {"preset": {"fast": {}, "thorough": {"steps": 300, "samples": 4}}}
-
-    steps: int = setting(100, "Adam steps", least=1)
-    samples: int = setting(2, "draws of the gates per step", least=1)
-    grid: int = setting(28, "gates along the longest side", least=1)
-    margin: float = setting(
-        0.05, "allowed divergence from f, the net's probability for the whole input, in nats", above=0
-    )
-    learning_rate: float = setting(0.2, "step size of Adam", above=0)
-    dual_rate: float = setting(1.0, "step size of lambda, the weight of the divergence", above=0)
-    dual_start: float = setting(0.0, "first value of lambda, the weight of the divergence", least=0)
-    fill: Fill = setting(Images(), "what positions with a closed gate show")
-
-    def problem(self, session: Session, fast: Classifier) -> DiffMaskProblem:
-        return DiffMaskProblem(self, session, fast)
-
-    def cost(self, labels: int, session: Session | None = None) -> Cost:
-        """Passes for one image: one forward pass for the net's belief, and one pass with a gradient for each label, step and sample."""
-        return Cost(forward=1, gradient=labels * self.steps * self.samples)
-
-
 class DiffMaskProblem(CompositeProblem):
     """The gates of the (image, label) pairs in the slots. Each pair also has its own ``lambda``, the weight of a divergence from f."""
 
     memory = 0.9  # lambda changes the scale of the gradient within tens of steps
 
     def __init__(self, settings: DiffMask, session: Session, fast: Classifier) -> None:
-        super().__init__(session, fast, settings.fill, grid=settings.grid)
+        super().__init__(settings, session, fast, settings.fill, grid=settings.grid)
         self.settings, self.exact = settings, session.net.frozen()
         self.steps, self.cost, self.rate = settings.steps, settings.samples, settings.learning_rate
 
@@ -109,6 +76,37 @@ class DiffMaskProblem(CompositeProblem):
         rise = s.dual_rate * gap.detach()
         slots["lambda"].add_(rise.where(rise.isfinite(), 0.0)).clamp_(0, _MOST)  # half precision overflows
         return loss
+
+
+@METHODS.register
+class DiffMask(WholeNet, MaskMethod):
+    """The fewest open gates that keep the net's belief, by dual ascent; the defaults are the preset ``fast``.
+
+    Presets: ``fast`` (200 passes per label), ``thorough`` (1200).
+    """
+
+    name = "diffmask"
+    learns = DiffMaskProblem
+    description = "the fewest random gates that keep the net's belief, by dual ascent"
+    revision = 2
+    reference = "De Cao et al. 2020"
+    needs = frozenset({"gradients", "distractors"})
+    shortcuts: ClassVar[Shortcuts] = {"preset": {"fast": {}, "thorough": {"steps": 300, "samples": 4}}}
+
+    steps: int = setting(100, "Adam steps", least=1)
+    samples: int = setting(2, "draws of the gates per step", least=1)
+    grid: int = setting(28, "gates along the longest side", least=1)
+    margin: float = setting(
+        0.05, "allowed divergence from f, the net's probability for the whole input, in nats", above=0
+    )
+    learning_rate: float = setting(0.2, "step size of Adam", above=0)
+    dual_rate: float = setting(1.0, "step size of lambda, the weight of the divergence", above=0)
+    dual_start: float = setting(0.0, "first value of lambda, the weight of the divergence", least=0)
+    fill: Fill = setting(Images(), "what positions with a closed gate show")
+
+    def cost(self, labels: int, session: Session | None = None) -> Cost:
+        """Passes for one image: one forward pass for the net's belief, and one pass with a gradient for each label, step and sample."""
+        return Cost(forward=1, gradient=labels * self.steps * self.samples)
 
 
 def hard_concrete(weights: Tensor, u: Tensor) -> Tensor:

@@ -15,14 +15,16 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from proofmap.classifier import Classifier
 from proofmap.core.batching import BatchSize, is_out_of_memory
 from proofmap.core.errors import InputError
 from proofmap.core.progress import ProgressTask
-from proofmap.session import Snapshot
+from proofmap.session import Session, Snapshot
 
 Slots = dict[str, Tensor]
 """The state of the pairs that are being learned: tensors by name, each with one row per slot."""
@@ -38,12 +40,8 @@ _SHAPES = 8
 
 
 @dataclass(frozen=True)
-class Pairs:
-    """The n (image, label) pairs to learn.
-
-    ``images`` is ``(N, *shape)``. For each pair, ``image_of`` ``(n,)`` is the index of its image, ``labels`` ``(n,)`` its label, and
-    ``keys`` ``(n,)`` the key of its random numbers.
-    """
+class _Pairs:
+    """The n (image, label) pairs to learn, as in :meth:`MaskEngine.run`."""
 
     images: Tensor
     image_of: Tensor
@@ -88,6 +86,10 @@ class MaskProblem(ABC):
     """First step size of Adam, unless :meth:`rates` is overridden."""
     falls: bool = True
     """Whether the step size falls to zero like half a cosine wave."""
+
+    def __init__(self, settings: Any, session: Session, fast: Classifier) -> None:
+        """``settings`` is the method, and ``fast`` the session's net in the precision in which masks are learned."""
+        self.session, self.classifier, self.inputs = session, fast, fast.inputs
 
     @abstractmethod
     def enter(self, slots: Slots) -> Slots:
@@ -136,7 +138,7 @@ class MaskProblem(ABC):
 
 @dataclass
 class MaskEngine:
-    """Learns the masks of all pairs of a problem: ``MaskEngine(problem, batch).run(pairs, task)``.
+    """Learns the masks of all pairs of a problem: ``MaskEngine(problem, batch).run(images, image_of, labels, keys, task)``.
 
     Args:
         problem: what is learned.
@@ -156,8 +158,15 @@ class MaskEngine:
     taken: list[int] = field(default_factory=list, init=False)
     """Number of steps that each pair has taken."""
 
-    def run(self, pairs: Pairs, task: ProgressTask) -> Tensor:
-        """Learn all pairs, and return their masks ``(n, K, *positions)`` after the last step."""
+    def run(
+        self, images: Tensor, image_of: Tensor, labels: Tensor, keys: Tensor, task: ProgressTask
+    ) -> Tensor:
+        """Learn n pairs, and return their masks ``(n, K, *positions)`` after the last step.
+
+        ``images`` is ``(N, *shape)``. For each pair, ``image_of`` ``(n,)`` is the index of its image, ``labels`` ``(n,)`` its label, and
+        ``keys`` ``(n,)`` the key of its random numbers.
+        """
+        pairs = _Pairs(images, image_of, labels, keys)
         results: dict[int, Tensor] = {}
         self.taken = [0] * len(pairs)
         while len(results) < len(pairs):
@@ -182,7 +191,7 @@ class MaskEngine:
         return min(most, -(-seats // part) * part) if self.fixed else seats
 
     def _learn(
-        self, pairs: Pairs, waiting: deque[int], seats: int, results: dict[int, Tensor], task: ProgressTask
+        self, pairs: _Pairs, waiting: deque[int], seats: int, results: dict[int, Tensor], task: ProgressTask
     ) -> None:
         seated = [waiting.popleft() for _ in range(min(seats, len(waiting)))]
         idle = [-1] * (seats - len(seated))
@@ -259,7 +268,7 @@ class MaskEngine:
                 task.advance(saved * self.problem.cost, "settled early")
 
     def _refilled(
-        self, pairs: Pairs, slots: Slots, seated: list[int], waiting: deque[int]
+        self, pairs: _Pairs, slots: Slots, seated: list[int], waiting: deque[int]
     ) -> tuple[Slots, list[int]]:
         """Put the next pairs into free slots. Return the slots, and the index of the pair in each slot (-1 if it is free). Slots that stay
         free are removed, unless the number of slots is fixed.
@@ -277,7 +286,7 @@ class MaskEngine:
             return slots, seated
         return _rows(slots, kept), [seated[slot] for slot in kept]
 
-    def _entered(self, pairs: Pairs, which: list[int]) -> Slots:
+    def _entered(self, pairs: _Pairs, which: list[int]) -> Slots:
         slots = pairs.rows(which)
         for pair in which:
             self.taken[pair] = 0

@@ -52,105 +52,21 @@ _SIDE = 224
 """Longest side of the input for which ``step``, ``sigma`` and ``blur`` are given."""
 
 
-@METHODS.register
-class ExtremalPerturbation(WholeNet, MaskMethod):
-    """For each given area, the smooth mask that shows the label best; the map is the sum of these masks. The defaults are the preset ``fast``.
-
-    Presets: ``fast`` (200 steps), ``paper`` (800 steps; areas and smoothing of the paper's pointing game), ``torchray`` (800 steps; the
-    defaults of the authors' library TorchRay: one area of .1, no smoothing).
-
-    >>> ExtremalPerturbation.preset("paper").cost(labels=1).passes
-    3200
-    """
-
-    name = "extremal-perturbation"
-    stochastic = False
-    description = "smooth masks of given areas that show the label best, summed"
-    revision = 2
-    reference = "Fong, Patrick and Vedaldi 2019"
-    needs = frozenset({"gradients", "neighbours"})
-    shortcuts: ClassVar[Shortcuts] = {
-        "preset": {
-            "fast": {},
-            "paper": {"steps": 800, "learning_rate": 0.01, "growth": 1.0035},
-            "torchray": {
-                "steps": 800,
-                "learning_rate": 0.01,
-                "growth": 1.0035,
-                "areas": (0.1,),
-                "smooth": 0.0,
-            },
-        }
-    }
-
-    areas: tuple[float, ...] = setting(
-        (0.025, 0.05, 0.1, 0.2),
-        "areas of the masks, as shares of the positions, such as 0.05:0.1:0.2; each has its own mask",
-    )
-    steps: int = setting(200, "steps of gradient descent", least=1)
-    learning_rate: float = setting(0.04, "step size of gradient descent", above=0)
-    weight: float = setting(300.0, "first weight of the constraint that a mask has its area", least=0)
-    growth: float = setting(1.014, "factor by which the weight grows at each step", least=1)
-    variant: Literal["preserve", "delete", "dual"] = setting(
-        "preserve", "what a mask must do: show the label, delete it, or both"
-    )
-    step: float = setting(
-        7.0,
-        "distance between the mask's parameters, in pixels of an input whose longest side is 224",
-        above=0,
-    )
-    sigma: float = setting(
-        21.0,
-        "how far a parameter of the mask acts, in the unit of step; larger gives smoother masks",
-        above=0,
-    )
-    blur: float = setting(20.0, "standard deviation of the strongest blur, in the unit of step", above=0)
-    levels: int = setting(8, "number of blurred images to interpolate between", least=2)
-    mirror: bool = setting(True, "use the mirror image at every second step")
-    smooth: float = setting(
-        0.09, "standard deviation of the blur of the map, as a share of the shorter side; 0: no blur", least=0
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.areas or not all(0 < area < 1 for area in self.areas):
-            raise InputError(f"areas must be shares between 0 and 1, such as 0.05:0.1, not {self.areas}")
-
-    def problem(self, session: Session, fast: Classifier) -> ExtremalProblem:
-        return ExtremalProblem(self, fast)
-
-    def merged(self, masks: Tensor) -> Tensor:
-        maps = masks.sum(dim=2)
-        positions = maps.shape[2:]
-        sigma = self.smooth * min(positions)
-        return enlarged(maps, [smoothing(side, sigma, device=maps.device) for side in positions])
-
-    @property
-    def passes(self) -> int:
-        """Number of composites per pair and step."""
-        return len(self.areas) * (2 if self.variant == "dual" else 1)
-
-    def cost(self, labels: int, session: Session | None = None) -> Cost:
-        return Cost(gradient=labels * self.steps * self.passes)
-
-
 class ExtremalProblem(MaskProblem):
     """Learns one mask for each area, for each (image, label) pair in the slots of the engine."""
 
-    def __init__(self, settings: ExtremalPerturbation, classifier: Classifier) -> None:
-        self.settings, self.classifier, self.inputs = settings, classifier, classifier.inputs
-        self.steps, self.cost = settings.steps, settings.passes
-        self.shape = MaxConvolution(settings, self.inputs, classifier.device)
+    def __init__(self, settings: ExtremalPerturbation, session: Session, fast: Classifier) -> None:
+        super().__init__(settings, session, fast)
+        self.settings, self.steps, self.cost = settings, settings.steps, settings.passes
+        self.shape = MaxConvolution(settings, self.inputs, fast.device)
         points = math.prod(self.shape.points)
         ones = (torch.tensor(settings.areas) * points).round().clamp(1, points).long()
-        self.templates = (torch.arange(points) >= points - ones[:, None]).float().to(classifier.device)
+        self.templates = (torch.arange(points) >= points - ones[:, None]).float().to(fast.device)
         # time steps, where positions are segments of them
         sides = self.inputs.shape[-len(self.inputs.positions) :]
         sigmas = torch.linspace(settings.blur * max(sides) / _SIDE, 0, settings.levels).tolist()
-        self.blurs = [
-            [smoothing(side, sigma, device=classifier.device) for side in sides] for sigma in sigmas
-        ]
-        self.places = torch.arange(math.prod(sides), device=classifier.device).view(sides)
+        self.blurs = [[smoothing(side, sigma, device=fast.device) for side in sides] for sigma in sigmas]
+        self.places = torch.arange(math.prod(sides), device=fast.device).view(sides)
 
     def enter(self, slots: Slots) -> Slots:
         first, place = self.distinct_images(slots)
@@ -221,6 +137,86 @@ class ExtremalProblem(MaskProblem):
             for levels in (x[..., :-count], x[..., count:])
         )
         return self.inputs.composite(height - below, upper, lower)
+
+
+@METHODS.register
+class ExtremalPerturbation(WholeNet, MaskMethod):
+    """For each given area, the smooth mask that shows the label best; the map is the sum of these masks. The defaults are the preset ``fast``.
+
+    Presets: ``fast`` (200 steps), ``paper`` (800 steps; areas and smoothing of the paper's pointing game), ``torchray`` (800 steps; the
+    defaults of the authors' library TorchRay: one area of .1, no smoothing).
+
+    >>> ExtremalPerturbation.preset("paper").cost(labels=1).passes
+    3200
+    """
+
+    name = "extremal-perturbation"
+    learns = ExtremalProblem
+    stochastic = False
+    description = "smooth masks of given areas that show the label best, summed"
+    revision = 2
+    reference = "Fong, Patrick and Vedaldi 2019"
+    needs = frozenset({"gradients", "neighbours"})
+    shortcuts: ClassVar[Shortcuts] = {
+        "preset": {
+            "fast": {},
+            "paper": {"steps": 800, "learning_rate": 0.01, "growth": 1.0035},
+            "torchray": {
+                "steps": 800,
+                "learning_rate": 0.01,
+                "growth": 1.0035,
+                "areas": (0.1,),
+                "smooth": 0.0,
+            },
+        }
+    }
+
+    areas: tuple[float, ...] = setting(
+        (0.025, 0.05, 0.1, 0.2),
+        "areas of the masks, as shares of the positions, such as 0.05:0.1:0.2; each has its own mask",
+    )
+    steps: int = setting(200, "steps of gradient descent", least=1)
+    learning_rate: float = setting(0.04, "step size of gradient descent", above=0)
+    weight: float = setting(300.0, "first weight of the constraint that a mask has its area", least=0)
+    growth: float = setting(1.014, "factor by which the weight grows at each step", least=1)
+    variant: Literal["preserve", "delete", "dual"] = setting(
+        "preserve", "what a mask must do: show the label, delete it, or both"
+    )
+    step: float = setting(
+        7.0,
+        "distance between the mask's parameters, in pixels of an input whose longest side is 224",
+        above=0,
+    )
+    sigma: float = setting(
+        21.0,
+        "how far a parameter of the mask acts, in the unit of step; larger gives smoother masks",
+        above=0,
+    )
+    blur: float = setting(20.0, "standard deviation of the strongest blur, in the unit of step", above=0)
+    levels: int = setting(8, "number of blurred images to interpolate between", least=2)
+    mirror: bool = setting(True, "use the mirror image at every second step")
+    smooth: float = setting(
+        0.09, "standard deviation of the blur of the map, as a share of the shorter side; 0: no blur", least=0
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.areas or not all(0 < area < 1 for area in self.areas):
+            raise InputError(f"areas must be shares between 0 and 1, such as 0.05:0.1, not {self.areas}")
+
+    def merged(self, masks: Tensor) -> Tensor:
+        maps = masks.sum(dim=2)
+        positions = maps.shape[2:]
+        sigma = self.smooth * min(positions)
+        return enlarged(maps, [smoothing(side, sigma, device=maps.device) for side in positions])
+
+    @property
+    def passes(self) -> int:
+        """Number of composites per pair and step."""
+        return len(self.areas) * (2 if self.variant == "dual" else 1)
+
+    def cost(self, labels: int, session: Session | None = None) -> Cost:
+        return Cost(gradient=labels * self.steps * self.passes)
 
 
 class MaxConvolution:

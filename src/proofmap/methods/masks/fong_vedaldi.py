@@ -43,79 +43,6 @@ _RADII, _FARTHEST, _GONE = 35, 170 / 224, 0.01
 """Number of discs that are tried, their largest radius as a share of the longest side, and the share of f that may be left."""
 
 
-@METHODS.register
-class FongVedaldi(WholeNet, MaskMethod):
-    """Meaningful perturbations: a mask that deletes the label by blurring as little as possible.
-
-    Presets: ``original`` (the defaults), ``pytorch``; :mod:`proofmap.methods.masks.fong_vedaldi` compares them.
-
-    >>> FongVedaldi.preset("pytorch").steps
-    500
-    """
-
-    name = "fong-vedaldi"
-    description = "the smallest smooth mask whose blurring takes the label away"
-    revision = 2
-    reference = "Fong and Vedaldi 2017"
-    needs = frozenset({"gradients"})
-    shortcuts: ClassVar[Shortcuts] = {
-        "preset": {
-            "original": {},
-            "pytorch": {
-                "steps": 500,
-                "l1": 0.01,
-                "tv": 0.2,
-                "penalty": "mean",
-                "corners": True,
-                "mask_blur": 0.0,
-                "jitter": 0,
-                "noise": 0.2,
-                "start": "ones",
-                "fill": Median(kernel=11),
-            },
-        }
-    }
-
-    steps: int = setting(300, "Adam steps", least=1)
-    grid: int = setting(28, "cells of the mask along the longest side", least=1)
-    learning_rate: float = setting(0.1, "step size of Adam", above=0)
-    l1: float = setting(1e-4, "weight of the amount that is deleted; larger deletes less", least=0)
-    tv: float = setting(1e-2, "weight of the mask's total variation; larger gives smoother masks", least=0)
-    beta: float = setting(3.0, "exponent of the differences in the total variation", above=0)
-    penalty: Literal["sum", "mean"] = setting(
-        "sum", "whether the penalties l1 and tv are sums or means over cells"
-    )
-    fill: Fill = setting(Blur(sigma=10.0, kernel=81, border="edge"), "what deleted positions show")
-    mask_blur: float = setting(
-        5.0, "standard deviation of a blur of the enlarged mask, in positions; 0: no blur", least=0
-    )
-    corners: bool = setting(False, "enlarge the mask with aligned corners, like align_corners=True in torch")
-    jitter: int = setting(
-        4,
-        "at each step, the masked input is shifted at random by at most half of this number of positions along each axis",
-        least=0,
-    )
-    noise: float = setting(
-        0.0,
-        "standard deviation of the noise on each masked input, in standard deviations of the input",
-        least=0,
-    )
-    start: Literal["ones", "disc"] = setting(
-        "disc",
-        "the first mask: ones deletes nothing, disc deletes the smallest disc that takes the label away",
-    )
-
-    def problem(self, session: Session, fast: Classifier) -> FongVedaldiProblem:
-        return FongVedaldiProblem(self, session, fast)
-
-    def cost(self, labels: int, session: Session | None = None) -> Cost:
-        """Passes for one image. The initial discs are shown once for all labels that are learned together, or once per label if the fill is
-        random.
-        """
-        shown = labels if self.fill.random else 1
-        return Cost(forward=shown * _RADII if self.start == "disc" else 0, gradient=labels * self.steps)
-
-
 class FongVedaldiProblem(CompositeProblem):
     """The deletion masks of the (image, label) pairs in the slots. The weights are 1 - m, because a small deletion would be lost by rounding
     in a number near 1.
@@ -125,7 +52,7 @@ class FongVedaldiProblem(CompositeProblem):
     falls = False
 
     def __init__(self, settings: FongVedaldi, session: Session, fast: Classifier) -> None:
-        super().__init__(session, fast, settings.fill, grid=settings.grid, corners=settings.corners)
+        super().__init__(settings, session, fast, settings.fill, grid=settings.grid, corners=settings.corners)
         self.settings, self.steps, self.rate = settings, settings.steps, settings.learning_rate
         if settings.mask_blur > 0 and self.inputs.has_neighbours:
             self.up = tuple(
@@ -223,6 +150,77 @@ class FongVedaldiProblem(CompositeProblem):
         index = self.inputs.over_channels(index).expand_as(seen).flatten(-len(up))
         seen, hidden = (x.flatten(-len(up)).gather(-1, index).view(x.shape) for x in (seen, hidden))
         return seen, hidden, up
+
+
+@METHODS.register
+class FongVedaldi(WholeNet, MaskMethod):
+    """Meaningful perturbations: a mask that deletes the label by blurring as little as possible.
+
+    Presets: ``original`` (the defaults), ``pytorch``; :mod:`proofmap.methods.masks.fong_vedaldi` compares them.
+
+    >>> FongVedaldi.preset("pytorch").steps
+    500
+    """
+
+    name = "fong-vedaldi"
+    learns = FongVedaldiProblem
+    description = "the smallest smooth mask whose blurring takes the label away"
+    revision = 2
+    reference = "Fong and Vedaldi 2017"
+    needs = frozenset({"gradients"})
+    shortcuts: ClassVar[Shortcuts] = {
+        "preset": {
+            "original": {},
+            "pytorch": {
+                "steps": 500,
+                "l1": 0.01,
+                "tv": 0.2,
+                "penalty": "mean",
+                "corners": True,
+                "mask_blur": 0.0,
+                "jitter": 0,
+                "noise": 0.2,
+                "start": "ones",
+                "fill": Median(kernel=11),
+            },
+        }
+    }
+
+    steps: int = setting(300, "Adam steps", least=1)
+    grid: int = setting(28, "cells of the mask along the longest side", least=1)
+    learning_rate: float = setting(0.1, "step size of Adam", above=0)
+    l1: float = setting(1e-4, "weight of the amount that is deleted; larger deletes less", least=0)
+    tv: float = setting(1e-2, "weight of the mask's total variation; larger gives smoother masks", least=0)
+    beta: float = setting(3.0, "exponent of the differences in the total variation", above=0)
+    penalty: Literal["sum", "mean"] = setting(
+        "sum", "whether the penalties l1 and tv are sums or means over cells"
+    )
+    fill: Fill = setting(Blur(sigma=10.0, kernel=81, border="edge"), "what deleted positions show")
+    mask_blur: float = setting(
+        5.0, "standard deviation of a blur of the enlarged mask, in positions; 0: no blur", least=0
+    )
+    corners: bool = setting(False, "enlarge the mask with aligned corners, like align_corners=True in torch")
+    jitter: int = setting(
+        4,
+        "at each step, the masked input is shifted at random by at most half of this number of positions along each axis",
+        least=0,
+    )
+    noise: float = setting(
+        0.0,
+        "standard deviation of the noise on each masked input, in standard deviations of the input",
+        least=0,
+    )
+    start: Literal["ones", "disc"] = setting(
+        "disc",
+        "the first mask: ones deletes nothing, disc deletes the smallest disc that takes the label away",
+    )
+
+    def cost(self, labels: int, session: Session | None = None) -> Cost:
+        """Passes for one image. The initial discs are shown once for all labels that are learned together, or once per label if the fill is
+        random.
+        """
+        shown = labels if self.fill.random else 1
+        return Cost(forward=shown * _RADII if self.start == "disc" else 0, gradient=labels * self.steps)
 
 
 def enlarged_each(low: Tensor, up: list[Tensor]) -> Tensor:

@@ -201,64 +201,6 @@ _UNMOVED = 1e-6
 """Change of log f that is due to rounding. If log f changes no more than this, the label does not depend on the layer."""
 
 
-@METHODS.register
-class IBA(MaskMethod):
-    """The per-sample information bottleneck. The defaults are the paper's settings."""
-
-    name = "iba"
-    description = "the bits of each place that must pass a noisy layer for the label to be seen"
-    reference = "Schulz et al. 2020"
-    needs = frozenset({"gradients", "layer", "distractors"})
-
-    layer: str = setting("", "name of the layer that gets the noise; if left out, a suitable layer is found")
-    beta: float = setting(
-        10.0, "weight of the information that passes the layer; larger lets fewer bits pass", least=0
-    )
-    steps: int = setting(10, "Adam steps", least=1)
-    samples: int = setting(10, "draws of the noise per step", least=1)
-    learning_rate: float = setting(1.0, "step size of Adam", above=0)
-    start: float = setting(5.0, "at first, the share sigmoid(start) of the features passes: .99 for 5")
-    smooth: float = setting(
-        1.0, "standard deviation of the blur of the shares that pass, in cells of the layer", least=0
-    )
-    fill: Fill = setting(Images(), "inputs from which the features' mean and spread are computed")
-    pool: int = setting(256, "number of inputs drawn for the features' mean and spread", least=2)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.fill.random:
-            raise InputError(
-                f"iba estimates features on many images, and the fill {self.fill.title()} shows only one; use a random fill"
-            )
-
-    def prepare(self, session: Session) -> None:
-        super().prepare(session)
-        self.bottleneck(session)
-
-    def bottleneck(self, session: Session) -> Tail:
-        """The layer that gets the noise, and what is known of its features."""
-
-        def build() -> Tail:
-            layer = self.layer or find_bottleneck(session.net)
-            tail = Tail(session.net, layer, self.dtype_in(session))
-            tail.measure(session, self.fill, self.pool)
-            return tail
-
-        return session.memo((self, "bottleneck"), build)
-
-    def record(self, session: Session) -> dict[str, object]:
-        return {**super().record(session), "layer": self.bottleneck(session).layer}
-
-    def problem(self, session: Session, fast: Classifier) -> IBAProblem:
-        return IBAProblem(self, self.bottleneck(session))
-
-    def cost(self, labels: int, session: Session | None = None) -> Cost:
-        """Passes for one image: one pass of the whole net for the features, and one pass of the part behind the layer for each label, step and
-        sample.
-        """
-        return Cost(forward=1, gradient=labels * self.steps * self.samples)
-
-
 class IBAProblem(MaskProblem):
     """Learns the noise for the (image, label) pairs in the slots. The weights are A ``(P, C, h, w)``, and the resulting masks are the
     information I.
@@ -266,7 +208,8 @@ class IBAProblem(MaskProblem):
 
     falls = False
 
-    def __init__(self, settings: IBA, tail: Tail) -> None:
+    def __init__(self, settings: IBA, session: Session, fast: Classifier) -> None:
+        tail = settings.bottleneck(session)
         self.settings, self.classifier, self.tail = settings, tail.classifier, tail
         self.mean, self.std = tail.mean, tail.std
         self.steps, self.cost, self.rate = settings.steps, settings.samples, settings.learning_rate
@@ -320,3 +263,59 @@ class IBAProblem(MaskProblem):
         """The information I in nats, at each position and channel. ``passed`` is lambda, and ``deviation`` is (R - mu) / sigma."""
         noise = (1 - passed).square()
         return 0.5 * ((passed * deviation).square() + noise - 1 - noise.log())
+
+
+@METHODS.register
+class IBA(MaskMethod):
+    """The per-sample information bottleneck. The defaults are the paper's settings."""
+
+    name = "iba"
+    learns = IBAProblem
+    description = "the bits of each place that must pass a noisy layer for the label to be seen"
+    reference = "Schulz et al. 2020"
+    needs = frozenset({"gradients", "layer", "distractors"})
+
+    layer: str = setting("", "name of the layer that gets the noise; if left out, a suitable layer is found")
+    beta: float = setting(
+        10.0, "weight of the information that passes the layer; larger lets fewer bits pass", least=0
+    )
+    steps: int = setting(10, "Adam steps", least=1)
+    samples: int = setting(10, "draws of the noise per step", least=1)
+    learning_rate: float = setting(1.0, "step size of Adam", above=0)
+    start: float = setting(5.0, "at first, the share sigmoid(start) of the features passes: .99 for 5")
+    smooth: float = setting(
+        1.0, "standard deviation of the blur of the shares that pass, in cells of the layer", least=0
+    )
+    fill: Fill = setting(Images(), "inputs from which the features' mean and spread are computed")
+    pool: int = setting(256, "number of inputs drawn for the features' mean and spread", least=2)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.fill.random:
+            raise InputError(
+                f"iba estimates features on many images, and the fill {self.fill.title()} shows only one; use a random fill"
+            )
+
+    def prepare(self, session: Session) -> None:
+        super().prepare(session)
+        self.bottleneck(session)
+
+    def bottleneck(self, session: Session) -> Tail:
+        """The layer that gets the noise, and what is known of its features."""
+
+        def build() -> Tail:
+            layer = self.layer or find_bottleneck(session.net)
+            tail = Tail(session.net, layer, self.dtype_in(session))
+            tail.measure(session, self.fill, self.pool)
+            return tail
+
+        return session.memo((self, "bottleneck"), build)
+
+    def record(self, session: Session) -> dict[str, object]:
+        return {**super().record(session), "layer": self.bottleneck(session).layer}
+
+    def cost(self, labels: int, session: Session | None = None) -> Cost:
+        """Passes for one image: one pass of the whole net for the features, and one pass of the part behind the layer for each label, step and
+        sample.
+        """
+        return Cost(forward=1, gradient=labels * self.steps * self.samples)

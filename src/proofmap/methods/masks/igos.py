@@ -46,75 +46,6 @@ reach.
 """
 
 
-@METHODS.register
-class IGOSPlusPlus(WholeNet, MaskMethod):
-    """iGOS++: masks that delete and insert the label, moved along integrated gradients by a line search.
-
-    Presets: ``fast`` (5 iterations of 8 integration steps), ``paper`` (the defaults), ``command-line`` (15 iterations, the default of the
-    released program), ``readme`` (the program's example for photos: a mask of full size, l1 10, momentum).
-
-    >>> IGOSPlusPlus().cost(labels=1).gradient
-    1600
-    """
-
-    name = "igos++"
-    description = "masks that delete and insert the label, along integrated gradients"
-    revision = 2
-    reference = "Khorram, Lawson and Li 2021"
-    needs = frozenset({"gradients"})
-    shortcuts: ClassVar[Shortcuts] = {
-        "preset": {
-            "paper": {},
-            "fast": {"iterations": 5, "integration": 8},
-            "command-line": {"iterations": 15},
-            "readme": {"grid": 224, "l1": 10.0, "momentum": True},
-        }
-    }
-
-    iterations: int = setting(20, "number of steps, each with a line search", least=1)
-    integration: int = setting(
-        20,
-        "number of points on the path from the blurred to the masked image, over which gradients are averaged",
-        least=1,
-    )
-    grid: int = setting(28, "cells of the masks along the longest side", least=1)
-    l1: float = setting(1.0, "weight of the mean deletion; larger deletes less", least=0)
-    tv: float = setting(
-        20.0, "weight of the masks' total variation, which counts less across edges of the image", least=0
-    )
-    edges: float = setting(
-        0.1,
-        "difference between neighbouring pixels, with values from 0 to 1, at which masks may jump",
-        above=0,
-    )
-    noise: float = setting(
-        0.2,
-        "standard deviation of the noise on each masked input, in standard deviations of the input",
-        least=0,
-    )
-    step: float = setting(1000.0, "the longest step that the line search tries", above=_LEAST)
-    momentum: bool = setting(False, "use Nesterov momentum")
-    fill: Fill = setting(Blur(sigma=50.0, kernel=51, border="edge"), "what deleted positions show")
-
-    def problem(self, session: Session, fast: Classifier) -> IGOSProblem:
-        return IGOSProblem(self, session, fast)
-
-    @property
-    def trials(self) -> list[float]:
-        """The lengths of the steps that the line search may take, longest first."""
-        steps = [self.step]
-        while steps[-1] * _DECAY >= _LEAST:
-            steps.append(steps[-1] * _DECAY)
-        return steps
-
-    def cost(self, labels: int, session: Session | None = None) -> Cost:
-        """An upper bound on the passes for one image. The line search tries all its steps if they fit into one batch, as on a GPU. Otherwise
-        it stops after the batch in which every pair has found its step.
-        """
-        pairs = labels * self.iterations * _GAMES
-        return Cost(forward=pairs * (1 + len(self.trials)), gradient=pairs * self.integration)
-
-
 class IGOSProblem(CompositeProblem):
     """The masks of the (image, label) pairs in the slots. They are stored as (1 - D, 1 - I), because a small deletion would be lost by
     rounding in a number near 1. ``weights`` is the point where the next direction is computed, and ``reached`` is the point after the last
@@ -122,7 +53,7 @@ class IGOSProblem(CompositeProblem):
     """
 
     def __init__(self, settings: IGOSPlusPlus, session: Session, fast: Classifier) -> None:
-        super().__init__(session, fast, settings.fill, grid=settings.grid, corners=True)
+        super().__init__(settings, session, fast, settings.fill, grid=settings.grid, corners=True)
         self.settings, self.steps = settings, settings.iterations
         self.cost = _GAMES * settings.integration
         self.axes = tuple(range(-len(self.up), 0))
@@ -228,6 +159,73 @@ class IGOSProblem(CompositeProblem):
         most = max(1, self.classifier.batches[1].size // (_GAMES * pairs))
         parts = -(-len(self.lengths) // most)
         return -(-len(self.lengths) // parts)
+
+
+@METHODS.register
+class IGOSPlusPlus(WholeNet, MaskMethod):
+    """iGOS++: masks that delete and insert the label, moved along integrated gradients by a line search.
+
+    Presets: ``fast`` (5 iterations of 8 integration steps), ``paper`` (the defaults), ``command-line`` (15 iterations, the default of the
+    released program), ``readme`` (the program's example for photos: a mask of full size, l1 10, momentum).
+
+    >>> IGOSPlusPlus().cost(labels=1).gradient
+    1600
+    """
+
+    name = "igos++"
+    learns = IGOSProblem
+    description = "masks that delete and insert the label, along integrated gradients"
+    revision = 2
+    reference = "Khorram, Lawson and Li 2021"
+    needs = frozenset({"gradients"})
+    shortcuts: ClassVar[Shortcuts] = {
+        "preset": {
+            "paper": {},
+            "fast": {"iterations": 5, "integration": 8},
+            "command-line": {"iterations": 15},
+            "readme": {"grid": 224, "l1": 10.0, "momentum": True},
+        }
+    }
+
+    iterations: int = setting(20, "number of steps, each with a line search", least=1)
+    integration: int = setting(
+        20,
+        "number of points on the path from the blurred to the masked image, over which gradients are averaged",
+        least=1,
+    )
+    grid: int = setting(28, "cells of the masks along the longest side", least=1)
+    l1: float = setting(1.0, "weight of the mean deletion; larger deletes less", least=0)
+    tv: float = setting(
+        20.0, "weight of the masks' total variation, which counts less across edges of the image", least=0
+    )
+    edges: float = setting(
+        0.1,
+        "difference between neighbouring pixels, with values from 0 to 1, at which masks may jump",
+        above=0,
+    )
+    noise: float = setting(
+        0.2,
+        "standard deviation of the noise on each masked input, in standard deviations of the input",
+        least=0,
+    )
+    step: float = setting(1000.0, "the longest step that the line search tries", above=_LEAST)
+    momentum: bool = setting(False, "use Nesterov momentum")
+    fill: Fill = setting(Blur(sigma=50.0, kernel=51, border="edge"), "what deleted positions show")
+
+    @property
+    def trials(self) -> list[float]:
+        """The lengths of the steps that the line search may take, longest first."""
+        steps = [self.step]
+        while steps[-1] * _DECAY >= _LEAST:
+            steps.append(steps[-1] * _DECAY)
+        return steps
+
+    def cost(self, labels: int, session: Session | None = None) -> Cost:
+        """An upper bound on the passes for one image. The line search tries all its steps if they fit into one batch, as on a GPU. Otherwise
+        it stops after the batch in which every pair has found its step.
+        """
+        pairs = labels * self.iterations * _GAMES
+        return Cost(forward=pairs * (1 + len(self.trials)), gradient=pairs * self.integration)
 
 
 def deleted(weights: Tensor) -> Tensor:

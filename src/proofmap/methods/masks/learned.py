@@ -40,89 +40,13 @@ _AS_PUBLISHED: Mapping[str, Any] = {
 }
 
 
-@METHODS.register
-class LearnedMask(WholeNet, MaskMethod):
-    """The paper's method: a learned mask that shows the label on random backgrounds.
-
-    Presets: ``fast`` (the defaults), ``paper`` (as printed in the paper), ``released`` (as in the paper's code).
-
-    >>> LearnedMask.preset("released", tv=0.1).steps
-    2000
-    """
-
-    name = "learned-mask"
-    description = "the paper's method: a learned mask that shows the label on random backgrounds"
-    reference = "Gupta et al. 2022"
-    revision = 2
-    needs = frozenset({"gradients", "distractors"})
-    shortcuts: ClassVar[Shortcuts] = {
-        "preset": {
-            "fast": {},
-            "paper": {**_AS_PUBLISHED, "objective": "nll", "tv_border": True},
-            "released": {**_AS_PUBLISHED, "objective": "released", "tv_border": False},
-        }
-    }
-
-    steps: int = setting(100, "Adam steps", least=1)
-    distractors: int = setting(2, "number of backgrounds per step, drawn again at each step", least=1)
-    learning_rate: float = setting(0.2, "step size of Adam", above=0)
-    decay: Literal["constant", "cosine"] = setting(
-        "cosine", "the learning rate stays constant, or falls to zero as a half cosine"
-    )
-    scale: float = setting(8, "how many times coarser than the input the grid of the mask is", least=1)
-    l1: float | None = setting(
-        None, "weight of the mask's sum; none: 1 / number of positions, the paper's choice", least=0
-    )
-    tv: float = setting(0.1, "weight of the mask's total variation TV; larger gives smoother masks", least=0)
-    variation: Literal["squared", "absolute"] = setting(
-        "squared", "whether TV sums squared or absolute differences of neighbours"
-    )
-    tv_border: bool = setting(
-        True, "include differences along the last row and column in TV; the released code does not"
-    )
-    objective: Objective = setting(
-        "released",
-        "loss of the label's probability f; nll: mean of -log f, as in the paper; nll-of-mean: -log of the mean f; released: the double "
-        "softmax of the paper's code",
-    )
-    fill: Fill = setting(Images(), "what hidden positions show while learning")
-    masks: int = setting(
-        1,
-        "number K of masks; several divide the input among them by a softmax, and each must show the label alone",
-        least=1,
-    )
-    merge: Literal["max", "sum"] = setting("max", "how K masks become one map: their maximum, or their sum")
-    init_noise: float = setting(
-        0.01, "standard deviation of the first weights of K > 1 masks, which must differ at the start"
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.masks > 1 and not self.init_noise > 0:
-            raise InputError("masks > 1 needs init_noise > 0: masks that start equal stay equal")
-
-    @property
-    def draws(self) -> int:
-        """Backgrounds per step; one if the fill is not random."""
-        return self.distractors if self.fill.random else 1
-
-    def problem(self, session: Session, fast: Classifier) -> LearnedMaskProblem:
-        return LearnedMaskProblem(self, session, fast)
-
-    def merged(self, masks: Tensor) -> Tensor:
-        return masks.amax(dim=2) if self.merge == "max" else masks.sum(dim=2)
-
-    def cost(self, labels: int, session: Session | None = None) -> Cost:
-        return Cost(gradient=labels * self.steps * self.masks * self.draws)
-
-
 class LearnedMaskProblem(CompositeProblem):
     """The objective of the paper for the (image, label) pairs in the slots of the engine."""
 
     def __init__(self, settings: LearnedMask, session: Session, fast: Classifier) -> None:
         inputs = fast.inputs
         grid = [math.ceil(side / settings.scale) for side in inputs.positions]
-        super().__init__(session, fast, settings.fill, grid=grid)
+        super().__init__(settings, session, fast, settings.fill, grid=grid)
         self.settings, self.steps, self.rate = settings, settings.steps, settings.learning_rate
         self.draws = settings.distractors if settings.fill.random else 1
         self.cost = settings.masks * self.draws
@@ -182,6 +106,80 @@ class LearnedMaskProblem(CompositeProblem):
         own, behind = (inputs.over_channels(m.to(x.dtype)) for m in (own, masks[:, k:, None]))
         gray = self.gray
         return gray + own * (x - gray) + behind * (backgrounds - gray)
+
+
+@METHODS.register
+class LearnedMask(WholeNet, MaskMethod):
+    """The paper's method: a learned mask that shows the label on random backgrounds.
+
+    Presets: ``fast`` (the defaults), ``paper`` (as printed in the paper), ``released`` (as in the paper's code).
+
+    >>> LearnedMask.preset("released", tv=0.1).steps
+    2000
+    """
+
+    name = "learned-mask"
+    learns = LearnedMaskProblem
+    description = "the paper's method: a learned mask that shows the label on random backgrounds"
+    reference = "Gupta et al. 2022"
+    revision = 2
+    needs = frozenset({"gradients", "distractors"})
+    shortcuts: ClassVar[Shortcuts] = {
+        "preset": {
+            "fast": {},
+            "paper": {**_AS_PUBLISHED, "objective": "nll", "tv_border": True},
+            "released": {**_AS_PUBLISHED, "objective": "released", "tv_border": False},
+        }
+    }
+
+    steps: int = setting(100, "Adam steps", least=1)
+    distractors: int = setting(2, "number of backgrounds per step, drawn again at each step", least=1)
+    learning_rate: float = setting(0.2, "step size of Adam", above=0)
+    decay: Literal["constant", "cosine"] = setting(
+        "cosine", "the learning rate stays constant, or falls to zero as a half cosine"
+    )
+    scale: float = setting(8, "how many times coarser than the input the grid of the mask is", least=1)
+    l1: float | None = setting(
+        None, "weight of the mask's sum; none: 1 / number of positions, the paper's choice", least=0
+    )
+    tv: float = setting(0.1, "weight of the mask's total variation TV; larger gives smoother masks", least=0)
+    variation: Literal["squared", "absolute"] = setting(
+        "squared", "whether TV sums squared or absolute differences of neighbours"
+    )
+    tv_border: bool = setting(
+        True, "include differences along the last row and column in TV; the released code does not"
+    )
+    objective: Objective = setting(
+        "released",
+        "loss of the label's probability f; nll: mean of -log f, as in the paper; nll-of-mean: -log of the mean f; released: the double "
+        "softmax of the paper's code",
+    )
+    fill: Fill = setting(Images(), "what hidden positions show while learning")
+    masks: int = setting(
+        1,
+        "number K of masks; several divide the input among them by a softmax, and each must show the label alone",
+        least=1,
+    )
+    merge: Literal["max", "sum"] = setting("max", "how K masks become one map: their maximum, or their sum")
+    init_noise: float = setting(
+        0.01, "standard deviation of the first weights of K > 1 masks, which must differ at the start"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.masks > 1 and not self.init_noise > 0:
+            raise InputError("masks > 1 needs init_noise > 0: masks that start equal stay equal")
+
+    @property
+    def draws(self) -> int:
+        """Backgrounds per step; one if the fill is not random."""
+        return self.distractors if self.fill.random else 1
+
+    def merged(self, masks: Tensor) -> Tensor:
+        return masks.amax(dim=2) if self.merge == "max" else masks.sum(dim=2)
+
+    def cost(self, labels: int, session: Session | None = None) -> Cost:
+        return Cost(gradient=labels * self.steps * self.masks * self.draws)
 
 
 def data_term(log_p: Tensor, labels: Tensor, members: Tensor | None, objective: Objective) -> Tensor:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +25,7 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.fills import Fill
 from proofmap.methods.gradients.plain import check_differentiable
 from proofmap.methods.grids import enlarged, upsamplings
-from proofmap.methods.masks.engine import MaskEngine, MaskProblem, Pairs, Slots
+from proofmap.methods.masks.engine import MaskEngine, MaskProblem, Slots
 from proofmap.methods.method import Method
 from proofmap.plugins.settings import setting
 from proofmap.session import Session
@@ -44,6 +44,8 @@ class MaskMethod(Method):
     """Base class of methods that learn masks."""
 
     family = "mask"
+    learns: ClassVar[type[MaskProblem]]
+    """What is learned."""
     stochastic = True
     precision: Precision = setting(
         "auto",
@@ -79,21 +81,21 @@ class MaskMethod(Method):
         wanted = self.compile if isinstance(self, WholeNet) else False
         compiled = chosen_compile(net, wanted, passes)
         fast = net.frozen(dtype=dtype, compile=compiled)
-        pairs = Pairs(images, image_of, label_of, streams.pair_keys(images, listed, session.seed, self.name))
+        keys = streams.pair_keys(images, listed, session.seed, self.name)
         scale = HALF_SCALE if dtype == torch.float16 else 1.0
         engine = MaskEngine(self.problem(session, fast), fast.batches[1], fixed=compiled, scale=scale)
         if session.watch is not None:
             watch, engine.every = session.watch, session.watch_every
             engine.watch = lambda snapshot: watch(*listed[snapshot.pair], snapshot)
         with session.progress.task(self.name, passes) as task, steady_kernels(tf32=True):
-            learned = engine.run(pairs, task)
+            learned = engine.run(images, image_of, label_of, keys, task)
         masks = images.new_zeros(*labels.shape, learned.shape[1], *fast.inputs.positions)
         masks[places[:, 0], places[:, 1]] = learned
         return masks
 
     def problem(self, session: Session, fast: Classifier) -> MaskProblem:
-        """Return the :class:`MaskProblem` to learn. ``fast`` is the classifier in the chosen precision, compiled if this was chosen."""
-        raise NotImplementedError
+        """Return what is learned. ``fast`` is the classifier in the chosen precision, compiled if this was chosen."""
+        return self.learns(self, session, fast)
 
     def merged(self, masks: Tensor) -> Tensor:
         """Maps ``(N, L, *positions)`` from the K learned masks ``(N, L, K, *positions)``. By default, the first mask."""
@@ -172,17 +174,19 @@ class CompositeProblem(MaskProblem):
 
     def __init__(
         self,
+        settings: MaskMethod,
         session: Session,
         fast: Classifier,
         *fills: Fill,
         grid: int | Sequence[int],
         corners: bool = False,
     ) -> None:
-        """``fast`` is the session's net in the precision in which masks are learned. ``grid`` is the number of cells along each side, or along the longest side, with proportionally fewer along the others.
+        """``grid`` is the number of cells along each side, or along the longest side, with proportionally fewer along the others.
 
         If positions have no neighbours, the grid has one cell for each position.
         """
-        self.session, self.classifier, self.inputs, self.fills = session, fast, fast.inputs, fills
+        super().__init__(settings, session, fast)
+        self.fills = fills
         sides, near = self.inputs.positions, self.inputs.has_neighbours
         if isinstance(grid, int):
             grid = [-(-side * min(grid, max(sides)) // max(sides)) for side in sides]

@@ -41,57 +41,13 @@ _LEAST = 1e-6
 """Smallest D(0). A label whose score does not change under noise needs no position."""
 
 
-@METHODS.register
-class RateDistortion(WholeNet, MaskMethod):
-    """The fewest positions that keep the label's score when all others show noise; the defaults are the preset ``fast``.
-
-    Presets: ``fast`` (200 passes per label), ``thorough`` (2000, one weight per position up to 224).
-
-    >>> RateDistortion.preset("thorough", rate=0.1).changes()
-    ['steps=500', 'samples=4', 'grid=224', 'rate=0.1']
-    """
-
-    name = "rate-distortion"
-    description = "the fewest positions that keep the label's score when all others are noise"
-    reference = "Macdonald et al. 2019"
-    needs = frozenset({"gradients"})
-    shortcuts: ClassVar[Shortcuts] = {
-        "preset": {"fast": {}, "thorough": {"steps": 500, "samples": 4, "grid": 224}}
-    }
-
-    steps: int = setting(100, "Adam steps", least=1)
-    samples: int = setting(2, "draws of the noise per step", least=1)
-    grid: int = setting(28, "cells of the mask along the longest side", least=1)
-    rate: float = setting(
-        1.0,
-        "weight of the mask's mean, relative to the distortion when everything is noise; larger keeps fewer positions",
-        least=0,
-    )
-    score: Kept = setting("logit", "what must not change: the label's logit, or its probability")
-    learning_rate: float = setting(0.1, "step size of Adam", above=0)
-    fill: Fill = setting(Noise(), "what hidden positions show")
-
-    @property
-    def draws(self) -> int:
-        """Number of draws of the noise per step; 1 if the fill is not random."""
-        return self.samples if self.fill.random else 1
-
-    def problem(self, session: Session, fast: Classifier) -> RateDistortionProblem:
-        return RateDistortionProblem(self, session, fast)
-
-    def cost(self, labels: int, session: Session | None = None) -> Cost:
-        """Passes for one image: those of the steps, and for each label forward passes for the whole input and for noise alone."""
-        shown = 1 + (_DRAWS if self.fill.random else 1)
-        return Cost(forward=labels * shown, gradient=labels * self.steps * self.draws)
-
-
 class RateDistortionProblem(CompositeProblem):
     """Learns the weights s of the (image, label) pairs in the slots. The slots also hold the score of the whole input and the distortion of
     noise alone.
     """
 
     def __init__(self, settings: RateDistortion, session: Session, fast: Classifier) -> None:
-        super().__init__(session, fast, settings.fill, grid=settings.grid)
+        super().__init__(settings, session, fast, settings.fill, grid=settings.grid)
         self.settings, self.steps, self.rate = settings, settings.steps, settings.learning_rate
         self.cost = settings.samples if settings.fill.random else 1
         self.noises = _DRAWS if settings.fill.random else 1
@@ -129,3 +85,45 @@ class RateDistortionProblem(CompositeProblem):
         change = self.scores(composites, slots) - slots["score"][:, None]
         distortion = 0.5 * change.square().mean(dim=1)
         return distortion / slots["noise"] + self.settings.rate * masks.flatten(1).mean(dim=1)
+
+
+@METHODS.register
+class RateDistortion(WholeNet, MaskMethod):
+    """The fewest positions that keep the label's score when all others show noise; the defaults are the preset ``fast``.
+
+    Presets: ``fast`` (200 passes per label), ``thorough`` (2000, one weight per position up to 224).
+
+    >>> RateDistortion.preset("thorough", rate=0.1).changes()
+    ['steps=500', 'samples=4', 'grid=224', 'rate=0.1']
+    """
+
+    name = "rate-distortion"
+    learns = RateDistortionProblem
+    description = "the fewest positions that keep the label's score when all others are noise"
+    reference = "Macdonald et al. 2019"
+    needs = frozenset({"gradients"})
+    shortcuts: ClassVar[Shortcuts] = {
+        "preset": {"fast": {}, "thorough": {"steps": 500, "samples": 4, "grid": 224}}
+    }
+
+    steps: int = setting(100, "Adam steps", least=1)
+    samples: int = setting(2, "draws of the noise per step", least=1)
+    grid: int = setting(28, "cells of the mask along the longest side", least=1)
+    rate: float = setting(
+        1.0,
+        "weight of the mask's mean, relative to the distortion when everything is noise; larger keeps fewer positions",
+        least=0,
+    )
+    score: Kept = setting("logit", "what must not change: the label's logit, or its probability")
+    learning_rate: float = setting(0.1, "step size of Adam", above=0)
+    fill: Fill = setting(Noise(), "what hidden positions show")
+
+    @property
+    def draws(self) -> int:
+        """Number of draws of the noise per step; 1 if the fill is not random."""
+        return self.samples if self.fill.random else 1
+
+    def cost(self, labels: int, session: Session | None = None) -> Cost:
+        """Passes for one image: those of the steps, and for each label forward passes for the whole input and for noise alone."""
+        shown = 1 + (_DRAWS if self.fill.random else 1)
+        return Cost(forward=labels * shown, gradient=labels * self.steps * self.draws)
