@@ -14,7 +14,8 @@ from proofmap.core.errors import InputError
 from proofmap.reproduce.claims import claims_of, orderings_of, orderings_table
 from proofmap.reproduce.findings import Job
 from proofmap.reproduce.recipe import Recipe
-from proofmap.reproduce.rows import passes_notes, study_of
+from proofmap.reproduce.rows import study_of
+from proofmap.reproduce.run import passes_notes
 from proofmap.reproduce.study_recipe import score_tables
 from proofmap.results.compare import signed
 from proofmap.results.evaluation import Evaluation

@@ -29,10 +29,6 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.data.dataset import random_choice
 from proofmap.data.loader import load_blocks
-from proofmap.methods.controls import TopLabel
-from proofmap.methods.masks.fong_vedaldi import FongVedaldi
-from proofmap.methods.masks.igos import IGOSPlusPlus
-from proofmap.methods.masks.learned import LearnedMask
 from proofmap.methods.method import Method
 from proofmap.reproduce.findings import Job, row_name, rows_of
 from proofmap.study import Study
@@ -71,39 +67,6 @@ def rows_for_later(job: Job) -> list[Method]:
     others = rows_of(job.all_settings) - rows_of(job.settings)
     methods = study_of(replace(job, settings=job.all_settings)).named_methods()
     return [method for name, method in methods.items() if name in others]
-
-
-def passes_notes(job: Job) -> list[str]:
-    """Notes with the number of steps or passes for each optimised mask, here and in the paper or the code that it used. Rows with equal
-    numbers share a note."""
-    rows: dict[str, list[str]] = {}
-    for name, method in study_of(job).named_methods().items() if "study" in job.settings else ():
-        schedule = _schedule(method.of if isinstance(method, TopLabel) else method)
-        if schedule:
-            rows.setdefault(schedule, []).append(name)
-    return [f"each mask of {', '.join(names)}: {schedule}" for schedule, names in rows.items()]
-
-
-def _schedule(method: Method) -> str:
-    """The steps or passes for one mask, here and in the paper or the code that it used. Empty for methods that optimise no mask, and
-    for those that the paper does not have."""
-    if isinstance(method, LearnedMask):
-        each = [
-            f"{m.steps * m.draws:,} passes ({m.steps:,} steps x {m.draws}, rate {m.learning_rate:g})"
-            for m in (method, LearnedMask.preset("released", fill=method.fill))
-        ]
-        return f"{each[0]}; the paper: {each[1]}"
-    if isinstance(method, FongVedaldi):
-        return (
-            f"{method.steps:,} steps; the code that the paper used: {FongVedaldi.preset('pytorch').steps:,}"
-        )
-    if isinstance(method, IGOSPlusPlus):
-        each = [
-            f"{m.iterations} iterations of {m.integration} integration steps"
-            for m in (method, IGOSPlusPlus.preset("paper"))
-        ]
-        return f"{each[0]}; the paper does not say how many, iGOS++'s authors have {each[1]}"
-    return ""
 
 
 def with_rows(settings: Mapping[str, Any], patterns: Sequence[str]) -> dict[str, Any]:

@@ -27,12 +27,17 @@ from proofmap.core.files import DATA_FOLDER, check_output, write_text, written_t
 from proofmap.core.progress import Progress
 from proofmap.core.text import counted
 from proofmap.core.version import environment
+from proofmap.methods.controls import TopLabel
+from proofmap.methods.masks.fong_vedaldi import FongVedaldi
+from proofmap.methods.masks.igos import IGOSPlusPlus
+from proofmap.methods.masks.learned import LearnedMask
+from proofmap.methods.method import Method
 from proofmap.report.figures.drawing import draw
 from proofmap.report.html import templates_of
 from proofmap.reproduce import artifacts, ensembling, examples, linear_case, sanity, study_recipe, tv_curves
 from proofmap.reproduce.findings import Findings, Job, rows_of
 from proofmap.reproduce.recipe import Recipe
-from proofmap.reproduce.rows import passes_notes, study_of, with_rows
+from proofmap.reproduce.rows import study_of, with_rows
 from proofmap.results.sharing import shared_settings, without_folders
 from proofmap.results.tables import json_text, records_csv
 from proofmap.study.watchers import Watcher
@@ -236,3 +241,36 @@ def _page(about: dict[str, object], outcome: Findings, notes: Sequence[str], par
     return environment_.get_template("paper.html").render(
         about=about, outcome=outcome, notes=notes, figures=shown, settings=settings, has_report=has_report
     )
+
+
+def passes_notes(job: Job) -> list[str]:
+    """Notes with the number of steps or passes for each optimised mask, here and in the paper or the code that it used. Rows with equal
+    numbers share a note."""
+    rows: dict[str, list[str]] = {}
+    for name, method in study_of(job).named_methods().items() if "study" in job.settings else ():
+        schedule = _schedule(method.of if isinstance(method, TopLabel) else method)
+        if schedule:
+            rows.setdefault(schedule, []).append(name)
+    return [f"each mask of {', '.join(names)}: {schedule}" for schedule, names in rows.items()]
+
+
+def _schedule(method: Method) -> str:
+    """The steps or passes for one mask, here and in the paper or the code that it used. Empty for methods that optimise no mask, and
+    for those that the paper does not have."""
+    if isinstance(method, LearnedMask):
+        each = [
+            f"{m.steps * m.draws:,} passes ({m.steps:,} steps x {m.draws}, rate {m.learning_rate:g})"
+            for m in (method, LearnedMask.preset("released", fill=method.fill))
+        ]
+        return f"{each[0]}; the paper: {each[1]}"
+    if isinstance(method, FongVedaldi):
+        return (
+            f"{method.steps:,} steps; the code that the paper used: {FongVedaldi.preset('pytorch').steps:,}"
+        )
+    if isinstance(method, IGOSPlusPlus):
+        each = [
+            f"{m.iterations} iterations of {m.integration} integration steps"
+            for m in (method, IGOSPlusPlus.preset("paper"))
+        ]
+        return f"{each[0]}; the paper does not say how many, iGOS++'s authors have {each[1]}"
+    return ""
