@@ -90,8 +90,3 @@ def test_nothing_done_to_it_reaches_the_net_or_the_classifier() -> None:
     assert not any(m._forward_hooks for m in [*net.modules(), *f.net.modules()])  # type: ignore[union-attr]
     assert torch.equal(f.logits(images), expected)
     assert torch.equal(f.as_module()(images).detach(), expected), "each call gives a fresh one"
-
-
-def test_the_device_is_the_classifiers() -> None:
-    module = conv_classifier(8).as_module()
-    assert {t.device.type for t in [*module.parameters(), *module.buffers()]} == {"cpu"}

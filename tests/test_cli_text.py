@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from proofmap.cli import demo, make_app
+from tests.command import invoke
 from tests.review_net import NET
 
 
@@ -20,11 +21,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def invoke(*words: str) -> tuple[int, str]:
-    result = CliRunner().invoke(make_app(), list(words))
-    return result.exit_code, result.output
 
 
 def test_a_text_is_explained(folder: Path) -> None:

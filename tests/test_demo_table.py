@@ -6,11 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from proofmap.cli import demo, make_app
+from proofmap.cli import demo
 from proofmap.core.errors import MissingExtra
-from tests.command import run
+from tests.command import invoke, run
 from tests.lazily import Lazily
 
 pd = Lazily("pandas")
@@ -25,11 +24,6 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     frame.assign(id=[f"c{k}" for k in range(12)], left=[0, 1] * 6).to_csv(tmp_path / "rows.csv", index=False)
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def invoke(*words: str) -> tuple[int, str]:
-    result = CliRunner().invoke(make_app(), list(words))
-    return result.exit_code, result.output
 
 
 def test_the_demo_judges_held_out_rows_of_a_forest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

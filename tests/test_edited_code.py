@@ -19,8 +19,6 @@ from proofmap.metrics.proof_scores import Soundness
 from proofmap.models import load_classifier
 from proofmap.plugins.identity import provenance
 from proofmap.plugins.python_file import is_installed, source_files, source_of
-from proofmap.study.manifest import Manifest
-from proofmap.study.store import StoreError
 from tests.sessions import bound
 from tests.study.studies import toy_study
 from tests.toys import conv_classifier, pixels
@@ -244,21 +242,3 @@ def test_a_version_counts_the_code_that_makes_numbers(tmp_path: Path) -> None:
 def test_an_evaluation_in_memory_names_the_source_that_made_it() -> None:
     found = pm.evaluate(conv_classifier(), pixels(1, 8), methods=["random"], metrics=["insertion:points=4"])
     assert found.settings["proofmap"] == source_version()
-
-
-def test_a_run_of_another_version_is_read_but_not_continued(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    study = toy_study(tmp_path, 3, methods=["random"], metrics=["soundness"])
-    pm.run_study(study, tmp_path / "run")
-    before = (tmp_path / "run" / "run.json").read_bytes()
-    for module in ("core.version", "study.resume"):
-        monkeypatch.setattr(f"proofmap.{module}.source_version", lambda: "9.9")
-    with pytest.raises(StoreError, match=r"made with Proofmap .* numbers of 9\.9 may differ"):
-        pm.run_study(study, tmp_path / "run")
-    assert (tmp_path / "run" / "run.json").read_bytes() == before
-    with pm.Run(tmp_path / "run") as run:
-        assert len(run.evaluation()) == 3
-    manifest = Manifest.read(tmp_path / "run")
-    with pytest.raises(StoreError, match="may differ"):  # a worker elsewhere with another version
-        manifest.continued({**manifest.environments[0], "proofmap": "9.9"})

@@ -25,10 +25,10 @@ from proofmap import judging
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError, ModelError
 from proofmap.core.files import NotWritable
-from proofmap.fills import Blur, Gray, Images, Noise
+from proofmap.fills import Blur, Gray, Noise
 from proofmap.judging import evaluate, explain
-from proofmap.methods import LearnedMask, Method, make_method
-from proofmap.methods.controls import Random, TopLabel
+from proofmap.methods import make_method
+from proofmap.methods.controls import Random
 from proofmap.metrics import (
     Insertion,
     best_effort,
@@ -217,22 +217,6 @@ def test_labels_of_one_dimension_are_one_per_image(labels: Any, f: Classifier, i
     torch.testing.assert_close(found.results[0].maps, torch.cat([one.results[0].maps for one in each]))
 
 
-@pytest.mark.parametrize(
-    "labels, told",
-    [
-        ("top0", "at least the top label"),
-        ("tiger", "no label is named 'tiger'"),
-        ([], "empty list"),
-        ([7], "label 7 is out of range"),
-        (torch.tensor([[0]]), f"labels has 1 row for {N} images"),
-        (torch.tensor([[9]] * N), "label 9 is out of range: the net has outputs 0 to 4"),
-    ],
-)
-def test_labels_that_cannot_be(labels: Any, told: str, f: Classifier, images: Tensor) -> None:
-    with pytest.raises(InputError, match=told):
-        evaluate(f, images, methods=["random"], labels=labels)
-
-
 # ---- names -------------------------------------------------------------------------------------------------
 
 
@@ -261,21 +245,6 @@ def test_one_method_with_two_settings_is_two_methods(f: Classifier, images: Tens
         found["gradient"]
     with pytest.raises(InputError, match="no score is named 'speed'; there are completeness"):
         found["random"].score("speed")
-
-
-@pytest.mark.parametrize(
-    "method, title",
-    [
-        (LearnedMask(), "learned-mask"),
-        (LearnedMask(tv=0.5, scale=4), "learned-mask:scale=4,tv=0.5"),
-        (LearnedMask(fill=Gray()), "learned-mask:fill=gray"),
-        (LearnedMask(fill=Images()), "learned-mask"),
-        (TopLabel(of=LearnedMask(tv=0.5)), "top-label:learned-mask:tv=0.5"),
-        (TopLabel(of=brightness), "top-label:brightness"),
-    ],
-)
-def test_a_title_is_what_differs_from_the_defaults(method: Method, title: str) -> None:
-    assert method.title() == title
 
 
 # ---- what is refused ---------------------------------------------------------------------------------------

@@ -138,11 +138,6 @@ def test_no_indices_are_no_blocks() -> None:
     assert list(load_blocks(Scripted(3), classifier(), [])) == []
 
 
-def test_the_blocks_can_be_kept(tmp_path: Path) -> None:
-    blocks = list(load_blocks(Scripted(12), classifier(), block_size=2, ahead=1))
-    assert [brightness(block) for block in blocks] == [[i, i + 1] for i in range(0, 12, 2)]
-
-
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_images_arrive_on_the_classifiers_device() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ import torch
 from torch import nn
 
 import proofmap as pm
-from proofmap import cli
 from proofmap.classifier.steadiness import FirstLook
 from proofmap.cli import demo
 from proofmap.cli.evaluate import preview_text
@@ -21,6 +19,7 @@ from proofmap.session import Session
 from proofmap.study import planning as cost
 from proofmap.study.planning import Cost, Expected, Plan, Speed, expected_cost, measure_speed
 from proofmap.study.preview import preview
+from tests.command import run
 from tests.docs.pages import tiny_model, write_photos
 from tests.study.studies import toy_study
 from tests.toys import conv_net, counted_classifier, pixels
@@ -158,13 +157,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
-    monkeypatch.setattr(sys, "argv", ["proofmap", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    assert ended.value.code in (0, None)
-
-
 @pytest.mark.parametrize(
     "command",
     [
@@ -179,12 +171,12 @@ def test_the_time_is_told_before_the_work_where_it_is_long(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    run(monkeypatch, *command)  # in no time at all
+    assert run(monkeypatch, *command) == 0  # in no time at all
     assert "passes/s forward" not in capsys.readouterr().err
     monkeypatch.setattr(cost, "WORTH_REPORTING", 0.0)
     for place in ("cli.explain", "study.run"):
         monkeypatch.setattr(f"proofmap.{place}.measure_speed", lambda *_: Speed(1e6, 1e6))
-    run(monkeypatch, *command, "--out", "again")
+    assert run(monkeypatch, *command, "--out", "again") == 0
     told = capsys.readouterr().err
     assert "about 0 s (" in told and "with gradient, measured now)" in told
     assert told.index("measured now") < told.index("written")
@@ -208,7 +200,7 @@ DEMO = ("demo", "--methods", "gradient,random", "-q")
 
 def test_a_demo_on_a_usual_machine_is_complete(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "measure_speed", lambda *_: Speed(1e6, 1e6))
-    run(monkeypatch, *DEMO)
+    assert run(monkeypatch, *DEMO) == 0
     found = json.loads((folder / "demo" / "evaluation.json").read_text())
     assert found["images"] == ["cat", "rocket", "coffee", "motorcycle", "astronaut"]
     net = pm.load_classifier(registry.DEFAULT_MODEL)
@@ -225,7 +217,7 @@ def test_a_demo_on_a_slow_machine_says_what_it_cut(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(demo, "measure_speed", lambda *_: Speed(3.5, 1.0))
-    run(monkeypatch, *DEMO)
+    assert run(monkeypatch, *DEMO) == 0
     told = capsys.readouterr()
     found = json.loads((folder / "demo" / "evaluation.json").read_text())
     assert "so this one has 2 of 5 photos" in told.err and "--minutes" in told.err

@@ -13,6 +13,7 @@ import pytest
 from proofmap.core.version import source_version
 from proofmap.report.display import evaluation_record
 from proofmap.study import Run, StoreError, Study, run_study, verify_run
+from proofmap.study.manifest import Manifest
 from proofmap.study.preview import preview
 from tests.command import run as command
 from tests.study.studies import facts, toy_study
@@ -85,3 +86,6 @@ def test_a_run_of_other_source_is_read_but_not_continued(
     made = evaluation.settings["proofmap"]
     assert evaluation_record(evaluation)["proofmap"] == made == source_version(), "not the one that reads"
     assert ((folder / "run.json").read_text(), facts(folder)) == before
+    manifest = Manifest.read(folder)
+    with pytest.raises(StoreError, match="may differ"):  # a worker elsewhere with another version
+        manifest.continued({**manifest.environments[0], "proofmap": "9.9"})

@@ -7,23 +7,8 @@ import warnings
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from proofmap.study.executor import LocalExecutor
-
-
-@given(units=st.lists(st.integers()))
-def test_results_come_in_the_order_of_the_units(units: list[int]) -> None:
-    results = LocalExecutor().run(lambda: lambda unit: unit + 1, iter(units))
-    assert list(results) == [(unit, unit + 1) for unit in units]
-
-
-def test_units_are_drawn_one_ahead_to_hint_at() -> None:
-    drawn: list[int] = []
-    units = (drawn.append(unit) or unit for unit in range(100))  # type: ignore[func-returns-value]
-    for taken, _ in enumerate(LocalExecutor().run(lambda: abs, units), start=1):
-        assert len(drawn) <= taken + 1
 
 
 def test_the_next_unit_is_hinted_at_before_the_current_one_is_run() -> None:

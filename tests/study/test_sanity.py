@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,8 @@ from PIL import Image
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap import cli
 from proofmap.study.sanity import sanity_notes
+from tests.command import run as command
 from tests.study.studies import photos, toy_study
 
 SEEN = {
@@ -163,22 +162,13 @@ def test_the_command_line_and_the_audit_show_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     study = toy_study(tmp_path, 3, methods=["random"])
-
-    def command(*arguments: str) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["proofmap", *arguments])
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        return code, " ".join(capsys.readouterr().err.split())
-
     run = str(tmp_path / "run")
     told = "sanity of 3 images: true labels are not known; f moves by"
     arguments = ["evaluate", "--data", str(study.data[0]), "--model", study.model, "--methods", "random"]
-    code, printed = command(*arguments, "--labels", "all", "--out", run, "--no-pictures")
-    assert code == 0 and printed.count(told) == 1
-    assert told in command("audit", run, "--min-soundness", "0", "--method", "random")[1]
+    assert command(monkeypatch, *arguments, "--labels", "all", "--out", run, "--no-pictures") == 0
+    assert " ".join(capsys.readouterr().err.split()).count(told) == 1
+    command(monkeypatch, "audit", run, "--min-soundness", "0", "--method", "random")
+    assert told in " ".join(capsys.readouterr().err.split())
 
 
 def test_every_fill_that_metrics_use_is_looked_at(tmp_path: Path) -> None:
