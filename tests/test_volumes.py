@@ -37,7 +37,7 @@ FEW = {
 
 @pytest.fixture(scope="module")
 def f() -> pm.Classifier:
-    page = blocks(DOCS / "how-to" / "own-inputs.md")
+    page = blocks(DOCS / "extend.md")
     code = next(block.code for block in page if "class Volumes" in block.code)
     namespace: dict[str, Any] = {"__name__": __name__}
     exec(code.replace("@KINDS.register\n", ""), namespace)
