@@ -28,7 +28,7 @@ from starlette.concurrency import run_in_threadpool
 from torch import Tensor
 
 from proofmap.app.items import LIMITS, Item, NotFound
-from proofmap.app.jobs import JobAsked, JobId, LabelIndex, MapJob, Name, PhotoId, Spec, StrictRequest
+from proofmap.app.jobs import JobAsked, LabelIndex, MapJob, Name, PhotoId, Spec, StrictRequest
 from proofmap.app.nets import Nets, check_known, top_labels
 from proofmap.app.server import Server
 from proofmap.core.errors import InputError
@@ -43,6 +43,7 @@ from proofmap.report.sheets import explained_sheet
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.sharing import shared, without_folders
 
+_JobId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 _MOST_PASSES = 200_000
 """Largest number of passes of the net for all methods and labels of a job together, if other machines can reach the server."""
 _TOP = 5
@@ -58,7 +59,7 @@ class _PaintAsked(StrictRequest):
     fill: Spec = "gray"
     mask: Annotated[str, Field(max_length=700_000)]
     labels: list[LabelIndex] = Field(default_factory=list, max_length=LIMITS["labels"])
-    job: JobId | None = None
+    job: _JobId | None = None
     seed: int = Field(default=0, ge=0, le=2**31 - 1)
 
 
@@ -88,14 +89,14 @@ def add_job_routes(router: APIRouter, server: Server) -> None:
         return {"jobs": jobs.summaries()}
 
     @router.get("/api/jobs/{job}")
-    async def one_job(job: JobId, after: Annotated[int, Query(ge=0, le=2**53)] = 0) -> dict[str, Any]:
+    async def one_job(job: _JobId, after: Annotated[int, Query(ge=0, le=2**53)] = 0) -> dict[str, Any]:
         """A job, and its events with a number above ``after``; of unfinished maps and progress only the newest."""
         found = jobs[job]
         events, last = found.events(after)
         return {**jobs.summary(found), "command": found.command, "events": events, "last": last}
 
     @router.delete("/api/jobs/{job}")
-    async def cancel(job: JobId, leave: bool = False) -> dict[str, Any]:
+    async def cancel(job: _JobId, leave: bool = False) -> dict[str, Any]:
         """Cancel a job: at once if it waits, after its current step if it runs. With ``leave``, only if no other request wants it."""
         found = jobs[job]
         jobs.cancel(found, leave=leave)
@@ -103,7 +104,7 @@ def add_job_routes(router: APIRouter, server: Server) -> None:
 
     @router.get("/api/jobs/{job}/maps/{method}/{label}")
     async def finished_map(
-        job: JobId, method: Annotated[int, Path(ge=0, lt=LIMITS["methods"])], label: LabelIndex
+        job: _JobId, method: Annotated[int, Path(ge=0, lt=LIMITS["methods"])], label: LabelIndex
     ) -> dict[str, Any]:
         """A finished map: its ranking of pixels, its curves, and what it proves."""
         found = jobs[job]
@@ -116,7 +117,7 @@ def add_job_routes(router: APIRouter, server: Server) -> None:
         return found.maps[method, label]
 
     @router.get("/api/jobs/{job}/files/{file}")
-    async def job_file(job: JobId, file: Annotated[str, Path(max_length=40)]) -> Response:
+    async def job_file(job: _JobId, file: Annotated[str, Path(max_length=40)]) -> Response:
         """A file to save: sheet.png, page.html, maps.npz, maps.safetensors, command.txt."""
         found = jobs[job]
         facts = await server.facts(found.asked.net)

@@ -42,7 +42,6 @@ _AT_EXIT = 300.0
 """Seconds to wait, when the program ends, for the running step. Python aborts (exit code 134) if it ends while a thread is inside torch."""
 
 PhotoId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
-JobId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Spec = Annotated[str, Field(min_length=1, max_length=300)]
 """The name of a method or fill with its settings."""
 Name = Annotated[str, Field(min_length=1, max_length=200)]

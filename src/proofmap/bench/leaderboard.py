@@ -350,7 +350,7 @@ def _view(name: str, rows: list[Row], *, is_tested: bool) -> dict[str, Any]:
     }
 
 
-def _ends(score: Score) -> scatter.Ends:
+def _ends(score: Score) -> tuple[float, float, float]:
     return score.value, score.low, score.high
 
 

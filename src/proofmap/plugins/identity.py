@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.core.files import digest_of
-from proofmap.plugins.python_file import HERE_ONLY, NOT_FOLLOWED, source_of
+from proofmap.plugins.python_file import HERE_ONLY, source_of
 from proofmap.plugins.settings import Plugin
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, PurePath, torch.dtype, torch.device)
@@ -61,7 +61,7 @@ def provenance(plugin: Plugin, *others: Plugin) -> dict[str, object]:
 
 
 def _is_foreign(kind: type) -> bool:
-    return kind.__module__.partition(".")[0] not in NOT_FOLLOWED
+    return source_of(kind.__module__) != ""
 
 
 def _pieces(value: Any, *around: object) -> Iterator[str | bytes]:

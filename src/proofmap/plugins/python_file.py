@@ -27,7 +27,7 @@ from proofmap.plugins.failures import belong_to_user, reason_of
 
 HERE_ONLY = "only in this process: "
 """How the identity of a thing begins that another process cannot recognise: its code is in no file, or a value cannot be read."""
-NOT_FOLLOWED = ("proofmap", "torch", "builtins", "abc", "typing", "collections")
+_NOT_FOLLOWED = ("proofmap", "torch", "builtins", "abc", "typing", "collections")
 """Packages whose code does not enter a digest: ours has a version, and torch's version is recorded with a run."""
 _Stamp = tuple[int, int]
 _STAMPS: dict[Path, _Stamp] = {}
@@ -151,7 +151,7 @@ def source_of(module: str) -> str | None:
     ('', None)
     """
     package, path = module.partition(".")[0], _module_file(module)
-    if package in NOT_FOLLOWED:
+    if package in _NOT_FOLLOWED:
         return ""
     if path is not None and not is_installed(path):
         return source_digest(path)
@@ -221,7 +221,7 @@ def _package_root(path: Path) -> Path:
 
 def _modules(name: str, level: int, file: Path, roots: tuple[Path, ...]) -> Iterator[Path]:
     """The files in these folders that run if ``name`` is imported with ``level`` dots before it."""
-    if level == 0 and name.partition(".")[0] in NOT_FOLLOWED:
+    if level == 0 and name.partition(".")[0] in _NOT_FOLLOWED:
         return
     folders = roots if level == 0 else (file.parents[min(level, len(file.parents)) - 1],)
     for folder in folders:
