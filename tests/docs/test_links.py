@@ -16,6 +16,7 @@ MADE = (
     "command-line.md",
     "contributing.md",
     "../contributing.md",
+    "../changelog.md",
 )
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
