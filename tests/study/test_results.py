@@ -377,7 +377,7 @@ def test_a_run_has_the_kinds_of_its_metrics(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(
         "from typing import ClassVar\n"
-        "from proofmap.metrics import Soundness\n"
+        "from proofmap.metrics.proof_scores import Soundness\n"
         "class Mine(Soundness):\n"
         "    name: ClassVar[str] = 'mine'\n"
         "    kind: ClassVar[str] = 'soundness'\n"
