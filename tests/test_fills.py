@@ -145,7 +145,7 @@ def test_a_fill_that_cannot_be_is_refused(kind: type[Fill], settings: dict[str, 
         ("near-rows", SERIES, "near-rows is for rows, and the net takes series; use one of gray"),
         (Infill(net=lambda x, holes: x), ROWS, "the fill infill is for images, and the net takes rows"),
     ],
-    ids=str,
+    ids=lambda given: given if isinstance(given, str) else type(given).__name__,
 )
 def test_a_fill_says_for_which_inputs_it_is(fill: Any, inputs: Inputs, message: str) -> None:
     with pytest.raises(InputError, match=message):

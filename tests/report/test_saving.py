@@ -7,7 +7,6 @@ import json
 import os
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -184,7 +183,6 @@ def test_nets_with_any_number_of_channels_can_be_pictured(channels: int, tmp_pat
     assert "image-0.compared" in saved(judged(channels=channels), tmp_path)
 
 
-@dataclass(frozen=True)
 class EveryOther(Metric):
     """Counts the first image of every two."""
 
