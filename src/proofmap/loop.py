@@ -1,7 +1,7 @@
 """The loop that judges: every method's maps on every block of images, measured by every metric.
 
-:func:`proofmap.evaluate`, :class:`proofmap.Judge`, studies and all that stands on them call :func:`judge_blocks` and nothing below it, so every
-number of Proofmap comes from here.
+:func:`proofmap.evaluate`, :class:`proofmap.Judge`, studies and all that stands on them call :func:`judge_blocks`. What measures maps that exist
+already (recipes, ``pm.insertion``) makes a :class:`~proofmap.metrics.judged.Judged` of them.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ def judge_blocks(
 ) -> Iterator[Row]:
     """Make every method's maps of every block of images, measure them by every metric, and yield a row for each block and method.
 
-    Methods and metrics are those by their names in the results; each is called once for a block. One block is in memory at a time.
+    Methods and metrics are those by their names in the results; each is called once for a block (for each length, if inputs have several, and
+    again for the halves of a block that fails). One block is in memory at a time.
     Refused are a net that is no function of the image (its outputs change while it is judged, or depend on the batch), and methods that
     ignore labels which were chosen for each image.
 
@@ -110,7 +111,7 @@ def _shifted(watch: Watch, start: int) -> Watch:
 
 @dataclass(frozen=True)
 class _Block:
-    """Judges one method on one block of images, or on parts of it. The fields are the arguments of :func:`judge_blocks`."""
+    """Judges one method on one block of images, or on parts of it. ``keep_maps`` counts from the block's first image."""
 
     session: Session
     name: str

@@ -1,4 +1,4 @@
-"""The border: everything that a person hands over to be judged becomes :class:`Subjects`, checked once. Inside, nobody checks it again."""
+"""The border: everything that a person hands over to be judged becomes :class:`Subjects`, copied and checked."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A study, opened: the net, the data, and every method and metric prepared for them.
 
-All judging goes through an open study: :func:`proofmap.evaluate`, run directories, the command line, the web app and recipes use one.
+:func:`proofmap.evaluate`, run directories, the command line, the web app and recipes judge through one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from proofmap.study.study import Study
 
 @dataclass(eq=False)
 class OpenStudy:
-    """A study opened on a net and, unless images come one batch at a time, on a dataset.
+    """A study opened on a net and, for a run directory, on a dataset.
 
     Attributes:
         session: the net, its random images and what was found for it; methods and metrics are prepared in it.

@@ -1,4 +1,4 @@
-"""A study: a net, pictures, labels, methods and metrics, as plain settings from a TOML file or from flags. An example of a file:
+"""A study: a net, pictures, labels, methods and metrics, as plain settings from a TOML file, from flags or from Python. An example of a file:
 
 model = "efficientnet-lite0"
 data = "imagenette:data/imagenette[val]"

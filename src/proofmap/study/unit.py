@@ -1,6 +1,6 @@
 """The unit of work, which is one method on one block of images, and the worker that computes it, in this process or another.
 
-A unit's result depends only on the unit and on the worker's opened, so it is identical to the bit on every machine of the same kind. A
+A unit's result depends only on the unit and on the worker's open study, so it is identical to the bit on every machine of the same kind. A
 failure is recorded for the image that causes it; the other images of the block are judged without it.
 """
 
