@@ -64,9 +64,9 @@ def test_four_steps_teach_complete_and_sound(tab: Any, served: Served) -> None:
 
 
 def test_the_documentation_has_the_same_steps_and_numbers() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "idea-by-hand.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "idea.md").read_text("utf-8")
     html = (files("proofmap.app") / "page" / "idea.html").read_text("utf-8")
-    headings = [line.removeprefix("## ") for line in page.splitlines() if line.startswith("## ")]
+    headings = [line.removeprefix("### ") for line in page.splitlines() if line.startswith("### ")]
     assert len(headings) == 4 and all(f">{heading}</h2>" in html for heading in headings)
     for proof in DATA["proofs"]:
         row = f"| {proof['method']} | {DATA['labels'][proof['label']]['name']} | {proof['words']} |"

@@ -99,7 +99,7 @@ def test_an_engineer_with_an_own_net(net: Path, here: Path, proofmap: Proofmap) 
     )
     assert high.code == 1 and "audit failed: 1 of 2 bars missed" in high.out
     proofmap("audit", "run").refuses("--min-completeness 0.8")
-    answer = proofmap("audit", "order", "--bar", "insertion=0", "--method", "random", "--no-controls")
+    answer = proofmap("audit", "order", "--bar", "insertion=0", "--method", "random")
     answer.works()
     assert "suspicious: " in answer.err, "whoever audits a suspicious run is told"
     answer = proofmap("compare", "run", "--baseline", "random")
