@@ -185,6 +185,7 @@ class Judge:
             **batch_record(opened.session.batch_difference),
         }
         image_names = tuple(distinct_names([name for seen in self._seen for name in seen.names]))
+        unmeasured = unmeasured_scores(opened.metrics, opened.session)
         results = []
         for name, method in opened.methods.items():
             block = join_rows([row for row in self._rows if row.method == name])
@@ -192,7 +193,7 @@ class Judge:
             results.append(
                 method_result(
                     name,
-                    unmeasured_scores(opened.metrics, opened.session),
+                    unmeasured,
                     values=block.values,
                     pairs=block.pairs,
                     maps=block.maps,

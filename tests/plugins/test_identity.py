@@ -1,4 +1,4 @@
-"""Functions, classes and values of the user are told apart by their files and contents, in every process alike."""
+"""The identity of a user's function, class or value: it follows from files and contents, and is the same in every process."""
 
 from __future__ import annotations
 

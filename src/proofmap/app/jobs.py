@@ -185,8 +185,8 @@ class MapJob:
         return self.state not in ("waiting", "running")
 
     def add(self, kind: str, *key: object, **fields: Any) -> None:
-        """Add an event: ``progress``, ``map`` (a mask on its way), ``scored`` (a map is finished) or ``state``. It replaces an earlier event
-        of the same kind and key."""
+        """Add an event in place of an earlier one of the same kind and key. Kinds are ``progress``, ``map`` (a mask that is being learned),
+        ``scored`` (a finished map) and ``state``."""
         with self._lock:
             self._last += 1
             self._events.pop((kind, *key), None)

@@ -144,7 +144,7 @@ class Metric(Plugin):
     def prepare(self, session: Session) -> None:
         """Find or build what the metric needs for a net, and raise an error if it cannot judge it. By default, prepare its games."""
         for game in self.games():
-            game.prepare(session)
+            session.prepare(game)
 
     def record(self, session: Session) -> dict[str, object]:
         """The record of a score: the settings, and everything that was determined for the net, such as the fill of each game."""

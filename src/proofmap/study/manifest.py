@@ -40,8 +40,8 @@ SCHEMA = 5
 class Registered:
     """A method or metric of a run, as ``run.json`` has it.
 
-    ``flag`` is ``label_free`` for a method and ``higher_is_better`` for a metric. ``kind`` is ``signed`` or empty for a method; for a metric
-    it says what is measured. ``limits`` are those of a metric's values; None where there is none."""
+    Of a method, ``flag`` is ``label_free`` and ``kind`` is ``signed`` or empty. Of a metric, ``flag`` is ``higher_is_better``, ``kind`` says
+    what is measured, and ``limits`` are the smallest and the largest value, None if there is none."""
 
     name: str
     flag: bool

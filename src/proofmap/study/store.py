@@ -290,8 +290,11 @@ class Store:
     def unfinished(
         self, methods: Sequence[str], metrics: Sequence[str], blocks: int
     ) -> Iterator[tuple[int, list[tuple[str, str, str]]]]:
-        """The blocks, of so many, that may lack some of these metrics of some of these methods: each with the units that it has, as method,
-        metrics (as JSON) and file of maps if these are exact. Read one by one: there may be millions."""
+        """Those of the first ``blocks`` blocks that may lack a unit: some of these methods with these metrics.
+
+        Each comes with the units that it has: the method, its metrics as JSON, and the file of its maps if they are exact. Blocks are read one
+        by one, as there may be millions.
+        """
         query = """SELECT block FROM units WHERE metrics = ? AND method IN (SELECT value FROM json_each(?))
             GROUP BY block HAVING count(DISTINCT method) = ?"""  # usually all but the last ones
         wanted = json.dumps(list(metrics)), json.dumps(list(methods)), len(methods)

@@ -51,7 +51,7 @@ def _content(item: Any) -> tuple[str, tuple[int, ...], bytes]:
 
 
 def _known(dataset: Dataset, i: int) -> dict[str, Any]:
-    """What a dataset says of an item, or the message of the error, if it cannot be read."""
+    """What each function of a dataset returns for an item: its answer, or the message of its error."""
     found: dict[str, Any] = {}
     for name in ("read", "digest", "stamp", "true_labels", "truth", "objects"):
         try:
