@@ -52,7 +52,7 @@ style: $(VENV)/test.stamp
 	$(BIN)/lint-imports --no-logo --no-cache
 
 texts: $(VENV)/test.stamp
-	$(BIN)/codespell src tests docs benchmarks .github *.md *.toml *.txt *.yml *.cff Makefile
+	$(BIN)/codespell src tests docs notes benchmarks .github *.md *.toml *.txt *.yml *.cff Makefile
 	$(BIN)/validate-pyproject pyproject.toml
 	$(SCHEMA)github-workflows .github/workflows/*.yml
 	$(SCHEMA)github-issue-forms .github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/proposal.yml

@@ -18,6 +18,8 @@ ROOT = Path(__file__).parents[1]
 BESIDE = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md"}
 TASKS_PLACE = re.compile(r"<!-- tasks:.*?-->")
 METHODS_PLACE = re.compile(r"<!-- methods:.*?-->")
+NOTE = re.compile(r"\[([^\]]+)\]\((?:\.\./)*(notes/\w+\.md)(#[\w-]+)?\)")
+"""A link to a note: these stay in the repository."""
 CODES = """
 | exit code | when |
 |---|---|
@@ -49,9 +51,23 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """The tables of methods and of tasks in the places that pages keep for them."""
+    """The tables of methods and of tasks in the places that pages keep for them, and links to the notes."""
+    markdown = NOTE.sub(_to_repository, markdown)
     markdown = METHODS_PLACE.sub(lambda _: method_table(), markdown)
     return TASKS_PLACE.sub(lambda _: task_table(), markdown)
+
+
+def _to_repository(link: re.Match[str]) -> str:
+    """A link to a note as the site has it: to the repository if ``PROOFMAP_REPOSITORY`` has its address, or the path of the file."""
+    from proofmap import __version__
+
+    repository = os.environ.get("PROOFMAP_REPOSITORY", "").rstrip("/")
+    words, path = link[1], link[2]
+    return (
+        f"[{words}]({repository}/blob/v{__version__}/{path}{link[3] or ''})"
+        if repository
+        else f"{words} (`{path}` in the repository)"
+    )
 
 
 def leaderboard() -> str:

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
+NOTES = Path(__file__).parents[1] / "notes"
 MARK = "**No record.**"
 THRESHOLDS = (0.001, 0.01, 0.1)  # e1 and e2 are named on every page
 NUMBER = r"[+\-]?(?:\d+\.\d+|\.\d+|\d+)(?:e-\d+)?"
@@ -106,7 +107,7 @@ def records_of(page: Path) -> frozenset[str]:
     text = page.read_text(encoding="utf-8")
     others = {RESULTS / name for name in re.findall(r"\]\(([\w\-]+\.md)", text)} & {*pages()}
     texts = [text, *(other.read_text(encoding="utf-8") for other in others)]
-    return frozenset(name for one in texts for name in re.findall(r"\]\(([\w\-/]+\.json)\)", one))
+    return frozenset(name for one in texts for name in re.findall(r"\]\((?:\.\./docs/results/)?([\w\-/]+\.json)\)", one))
 
 
 def blocks(text: str) -> Iterator[str]:
@@ -124,8 +125,8 @@ def blocks(text: str) -> Iterator[str]:
 
 
 def pages() -> list[Path]:
-    """The result pages; not the list of the paper's items, whose numbers are those of sections."""
-    return [page for page in sorted(RESULTS.glob("*.md")) if page.name != "coverage.md"]
+    """The result pages, and the notes with measurements."""
+    return [*sorted(RESULTS.glob("*.md")), NOTES / "intervals.md", NOTES / "speed.md"]
 
 
 def unrecorded(page: Path) -> list[str]:
@@ -148,7 +149,7 @@ def main() -> int:
     for page in pages():
         for line in unrecorded(page):
             left += 1
-            print(f"{page.relative_to(RESULTS.parent)}: {line}")
+            print(f"{page.name}: {line}")
     print(
         f"{left} scores have neither a record nor the words 'no record'"
         if left

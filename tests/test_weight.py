@@ -1,4 +1,4 @@
-"""The package does not grow without a word: a change that needs more raises the limit here, and says why in docs/decisions.md."""
+"""The package does not grow without a word: a change that needs more raises the limit here, and says why in notes/decisions.md."""
 
 from __future__ import annotations
 

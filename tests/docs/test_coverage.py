@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from proofmap.reproduce.recipe import recipe_names
-from tests.docs.pages import DOCS, ROOT
+from tests.docs.pages import ROOT
+from tests.docs.recorded import RESULTS
 
-PAGE = DOCS / "results" / "coverage.md"
+PAGE = ROOT / "notes" / "coverage.md"
 HEAD = "| # | item | code | test | recipe | record | status |"
 STATES = ("done", "stated", "in part", "needs data", "left out", "missing")
 
@@ -44,7 +45,7 @@ def items() -> list[Item]:
             ]
             state, _, reason = status.partition(": ")
             code_of = re.compile(r"`([^`]+)`").findall
-            links = re.findall(r"\]\((recorded/[^)]+)\)", records)
+            links = re.findall(r"\]\(\.\./docs/results/(recorded/[^)]+)\)", records)
             found.append(
                 Item(int(number), text, code_of(code), code_of(tests), code_of(recipes), links, state, reason)
             )
@@ -66,7 +67,7 @@ def resolved(name: str) -> Any:
 @cache
 def content(record: str) -> dict[str, Any]:
     """The content of a record that the page links."""
-    found: dict[str, Any] = json.loads((PAGE.parent / record).read_text(encoding="utf-8"))
+    found: dict[str, Any] = json.loads((RESULTS / record).read_text(encoding="utf-8"))
     return found
 
 
@@ -97,7 +98,7 @@ def test_everything_that_an_item_names_exists(item: Item) -> None:
             meant = [words_for(name) for name in item.code]
             assert any(any(re.search(rf"\b{re.escape(w)}\b", text) for w in words) for words in meant), name
     assert {*item.recipes} <= {*recipe_names()}
-    assert all((PAGE.parent / record).is_file() for record in item.records)
+    assert all((RESULTS / record).is_file() for record in item.records)
 
 
 @pytest.mark.parametrize("item", ITEMS, ids=lambda item: f"item {item.number}")
@@ -131,11 +132,11 @@ def test_a_record_is_that_of_a_recipe_of_its_item_or_of_a_study(item: Item) -> N
 def test_every_recipe_and_every_record_of_a_recipe_belongs_to_an_item() -> None:
     named = {recipe for item in ITEMS for recipe in item.recipes}
     beyond = {"cifar100-range", "cifar100-artifacts"}  # the paper has these tables for CIFAR-10 only
-    assert {*recipe_names()} - named == beyond, "name each recipe in docs/results/coverage.md"
+    assert {*recipe_names()} - named == beyond, "name each recipe in notes/coverage.md"
     linked = {record for item in ITEMS for record in item.records}
-    records = {f"recorded/{path.name}" for path in (PAGE.parent / "recorded").glob("*.json")}
+    records = {f"recorded/{path.name}" for path in (RESULTS / "recorded").glob("*.json")}
     reproduced = {record for record in records if "recipe" in content(record)}
-    assert reproduced <= linked, "link each record of a recipe in docs/results/coverage.md"
+    assert reproduced <= linked, "link each record of a recipe in notes/coverage.md"
 
 
 def passes_of(record: str) -> set[bool]:

@@ -90,7 +90,7 @@ def _first_that_agrees(plain: Frozen, net: nn.Module, example: Tensor, dtype: to
 def _layouts(net: nn.Module, example: Tensor, dtype: torch.dtype) -> tuple[torch.memory_format, ...]:
     """The memory layouts to try, the faster one first.
 
-    On a GPU in float32, channels-last is a fifth slower for a net that mostly has dense convolutions (see docs/decisions.md).
+    On a GPU in float32, channels-last is a fifth slower for a net that mostly has dense convolutions (see notes/decisions.md).
     """
     if example.is_cuda and dtype == torch.float32 and dense_conv_share(net, example) > 0.5:
         return (torch.contiguous_format,)

@@ -167,7 +167,7 @@ class Phases(nn.Module):
         """Whether phases are faster than the transposed convolution of PyTorch on this CPU.
 
         Phases are faster if x has few channels, as photos do. Small groups count as few channels only on CPUs without AVX; with AVX, the
-        transposed convolution was faster for them. See docs/decisions.md for the measurements.
+        transposed convolution was faster for them. See notes/decisions.md for the measurements.
         """
         few = conv.in_channels // conv.groups < _LANES
         no_phase_is_empty = all(k >= s for k, s in zip(conv.kernel_size, conv.stride, strict=True))

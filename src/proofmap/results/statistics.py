@@ -11,7 +11,7 @@ distribution with n - 1 degrees of freedom. Two well-known intervals have the fo
 Hall's interval (1992) corrects for the skewness, but overcorrects if values pile up at both ends. The interval used here lies halfway
 between the two, cut at the least and the greatest possible value. It is the same rule for scores and for paired differences. Its width is
 proportional to the spread of the values, so that more spread never makes a shorter interval. In simulations with 10 or more images it covers
-the mean in 92 to 98 % of cases, for the usual shapes of scores. docs/results/intervals.md has the table. No random numbers are used, so there
+the mean in 92 to 98 % of cases, for the usual shapes of scores. notes/intervals.md has the table. No random numbers are used, so there
 is no seed.
 
 Values that are all equal show no spread. Their interval has width zero, and tables print *n equal values* in its place: n images miss a share of
