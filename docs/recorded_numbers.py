@@ -107,7 +107,9 @@ def records_of(page: Path) -> frozenset[str]:
     text = page.read_text(encoding="utf-8")
     others = {RESULTS / name for name in re.findall(r"\]\(([\w\-]+\.md)", text)} & {*pages()}
     texts = [text, *(other.read_text(encoding="utf-8") for other in others)]
-    return frozenset(name for one in texts for name in re.findall(r"\]\((?:\.\./docs/results/)?([\w\-/]+\.json)\)", one))
+    return frozenset(
+        name for one in texts for name in re.findall(r"\]\((?:\.\./docs/results/)?([\w\-/]+\.json)\)", one)
+    )
 
 
 def blocks(text: str) -> Iterator[str]:

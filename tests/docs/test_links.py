@@ -9,7 +9,12 @@ import pytest
 
 from tests.docs.pages import DOCS, ROOT
 
-FILES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "notes").glob("*.md")), *sorted((ROOT / ".github").rglob("*.md")), *sorted(DOCS.rglob("*.md"))]
+FILES = [
+    *sorted(ROOT.glob("*.md")),
+    *sorted((ROOT / "notes").glob("*.md")),
+    *sorted((ROOT / ".github").rglob("*.md")),
+    *sorted(DOCS.rglob("*.md")),
+]
 MADE = (
     "leaderboard.html",
     "notebooks/first-steps.md",
