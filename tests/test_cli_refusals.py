@@ -181,7 +181,7 @@ def _writing() -> list[tuple[str, str]]:
     return [
         (name, option)
         for name, command in commands.commands.items()
-        for option in ("--out", "--junit", "--write-study")
+        for option in ("--out", "--write-study")
         if any(option in parameter.opts for parameter in command.params)
     ]
 
@@ -204,7 +204,7 @@ def test_an_empty_place_to_write_to_is_not_the_current_folder(
 
 
 def test_all_commands_that_write_are_asked() -> None:
-    assert len(_writing()) == 11
+    assert len(_writing()) == 10
 
 
 def _files(folder: Path) -> dict[Path, int]:

@@ -12,7 +12,7 @@ import typer
 from proofmap.cli import options
 from proofmap.cli.console import print_as, print_written, shown_path, stderr
 from proofmap.core.errors import InputError
-from proofmap.core.files import output_file, write_text
+from proofmap.core.files import output_file
 from proofmap.core.inputs import kind_of
 from proofmap.core.text import counted
 from proofmap.results.audit import audit as audit_scores
@@ -132,9 +132,6 @@ def audit(
     unfinished: Annotated[
         bool, typer.Option("--unfinished", help="Accept runs that are not finished.")
     ] = False,
-    junit: Annotated[
-        Path | None, options.path_option("Also write the verdicts to this file, as JUnit XML.")
-    ] = None,
     format: Annotated[str, options.FORMAT] = "table",
 ) -> None:
     bars = dict(_metric_and_number("--bar", text) for text in bar or [])
@@ -165,26 +162,17 @@ def audit(
             against=None if other is None else other.evaluation(),
             max_drop=_limits(max_drop) if max_drop else None,
         )
-        demands = {}
+        demands = [_stale(opened)] if fresh else []
         if not unfinished:
-            failed = "" if method else _failed(opened, evaluation)
-            demands["is finished"] = _unfinished(opened, "the run") or failed
-        if not unfinished and other is not None:
-            demands["is compared with a finished run"] = _unfinished(other, "the other run")
-        if fresh:
-            demands["is fresh"] = _stale(opened)
-        if junit is not None:
-            write_text(
-                output_file(junit, "--junit", "audit.xml"),
-                result.junit(run=opened.folder.name, also=demands),
-            )
+            demands.append(_unfinished(opened, "the run") or ("" if method else _failed(opened, evaluation)))
+            demands.append("" if other is None else _unfinished(other, "the other run"))
         _print_notes(opened)
         for note in result.notes if format == "csv" else ():  # the other formats contain them
             stderr.print(f"note: {note}")
     print_as(result, format)
-    for reason in filter(None, demands.values()):
+    for reason in filter(None, demands):
         stderr.print(reason)
-    if not result.passes or any(demands.values()):
+    if not result.passes or any(demands):
         raise typer.Exit(1)
 
 

@@ -8,16 +8,12 @@ distinguish nothing, or the net ignores its input; the audit fails, whatever the
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal, get_args
-from xml.etree import ElementTree
-
-import numpy as np
 
 from proofmap.core.errors import InputError
-from proofmap.core.text import counted, one_line
+from proofmap.core.text import counted
 from proofmap.results import tables
 from proofmap.results.compare import Difference, compare
 from proofmap.results.evaluation import Evaluation, Results, evaluation_of
@@ -25,15 +21,8 @@ from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS, Metho
 from proofmap.results.tables import Cells, Tables, metric_words
 from proofmap.results.verdict import ENOUGH, role_of, soundness_notes
 
-_SAME_IN_BOTH = ("labels", "label_set", "renormalise", "outputs")
-"""Settings of an evaluation that must be equal in both runs. The net and its preprocessing may differ."""
-_OF_THE_NET = ("color",)
-"""Settings of a score that depend on the net and may therefore differ, such as the gray of a fill."""
 _ROUNDING = 1e-6
 """Tolerance for float32: a drop of exactly the limit passes."""
-
-_SUITE = "proofmap audit"
-_NOT_XML = re.compile("[^\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # of what fits in one line
 
 Use = Literal["mean", "interval"]
 """What is compared with a bar: the ``mean`` over images, or the whole 95 % ``interval`` (the worse of its two ends)."""
@@ -154,59 +143,6 @@ class AuditResult(Tables):
     def record(self) -> dict[str, object]:
         return {"passes": self.passes, **asdict(self)}
 
-    def junit(self, *, run: str = "", also: Mapping[str, str] | None = None) -> str:
-        """The audit as JUnit XML, with one ``testcase`` per bar, per score that is compared with another run, and per control. The test of a
-        control fails if the control reaches all bars.
-
-        Args:
-            run: the name of the audited run, by which test reports group the tests.
-            also: further requirements of the run, by name, each with the reason why it is not met (empty if it is met).
-        """
-        cases = [_case(line) for line in self.held]
-        for control in dict.fromkeys(line.method for line in self.controls):
-            reached = control in self.too_good
-            cases.append((control, "misses a bar, as a control", "reaches every bar" if reached else "", ""))
-        cases += [("the run", what, why, "") for what, why in (also or {}).items()]
-        failed = sum(bool(reason) for _, _, reason, _ in cases)
-        counts = {"tests": str(len(cases)), "failures": str(failed), "errors": "0", "skipped": "0"}
-        suites = ElementTree.Element("testsuites", {"name": _SUITE, **counts})
-        suite = ElementTree.SubElement(
-            suites, "testsuite", {"name": _text(f"{_SUITE} {run}".strip()), **counts}
-        )
-        for method, what, reason, found in cases:
-            about = {
-                "classname": _text(f"{run}.{method}" if run else method),
-                "name": _text(what),
-                "time": "0",
-            }
-            case = ElementTree.SubElement(suite, "testcase", about)
-            if reason:
-                failure = ElementTree.SubElement(case, "failure", {"message": _text(reason), "type": "bar"})
-                failure.text = _text(" ".join(part for part in (method, what, reason, found) if part))
-            elif found:
-                ElementTree.SubElement(case, "system-out").text = _text(found)
-        ElementTree.SubElement(suite, "system-out").text = "\n".join(map(_text, (*self.notes, self.rule)))
-        ElementTree.indent(suites, " ")
-        return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(suites, encoding="unicode")}\n'
-
-
-def _case(line: AuditLine) -> tuple[str, str, str, str]:
-    """Method, name, reason of failure, and the numbers, of the test of one line."""
-    what, before, places = line.what, "", ".4f"
-    if line.is_drop:
-        what, places = f"against the other run: {line.what}", "+.4f"
-        before = f", before {line.value_against:.4f}, difference {line.difference:+.4f}"
-    ends = f"95 % interval {line.low:{places}} to {line.high:{places}}"
-    if line.low == line.high:
-        ends = "equal values"
-    found = f"(mean {line.value:.4f}{before}, {ends}, n = {line.n})"
-    return line.method, f"{line.metric} {what}", line.reason, found
-
-
-def _text(text: str) -> str:
-    """The text in one line; characters that XML does not allow become ``?``."""
-    return _NOT_XML.sub("?", one_line(text))
-
 
 def _reaching(controls: Sequence[AuditLine]) -> tuple[str, ...]:
     missed = {line.method for line in controls if not line.passes}
@@ -259,7 +195,7 @@ def audit(
         raise InputError(
             "an audit needs a bar, such as min_completeness=0.8, or another evaluation: against, max_drop"
         )
-    for what, bar in [*by_kind.items(), *by_name.items()]:
+    for what, bar in {**by_kind, **by_name}.items():
         if not math.isfinite(bar):
             raise InputError(f"the bar of {what} must be a number, not {bar}")
     if fill is not None and not by_kind:
@@ -275,14 +211,11 @@ def audit(
     controls = [result for result in rest if roles[result.name] == "noise"]
 
     def lines(of: Sequence[MethodResult]) -> tuple[AuditLine, ...]:
-        found: list[AuditLine] = []
-        for result in of:
-            of_kinds = {
-                name: bar for kind, bar in by_kind.items() for name in _score_names(result, kind, fill)
-            }
-            own = {**of_kinds, **by_name}
-            found += [_line(result, metric, bar, use) for metric, bar in own.items()]
-        return tuple(found)
+        asked_of = [
+            (r, {**{name: b for kind, b in by_kind.items() for name in _score_names(r, kind, fill)}, **by_name})
+            for r in of
+        ]
+        return tuple(_line(r, metric, bar, use) for r, own in asked_of for metric, bar in own.items())
 
     drops: tuple[AuditLine, ...] = ()
     drop_notes: list[str] = []
@@ -385,19 +318,23 @@ def _drops(
             raise InputError(
                 f"the allowed drop of {what or 'a score'} must be a number of at least 0, not {limit}"
             )
-    for key in _SAME_IN_BOTH:
-        if key in evaluation.settings and key in against.settings:
-            _check_same(key, evaluation.settings[key], against.settings[key])
+    runs = {"the other run": against, "this run": evaluation}
     for name in methods:
-        now, before = _result(evaluation, name, "this run"), _result(against, name, "the other run")
-        pair = {"before": against.replaced(results=(before,)), "now": evaluation.replaced(results=(now,))}
-        metrics = _metrics(now, before, [metric for metric in limits if metric])
-        for d in compare(pair, metrics=metrics, allow_mismatch=True).differences:
-            counted_before = not np.isnan(before.arrays("values")[d.metric]).all()
-            yield _drop(name, d, limits.get(d.metric, limits.get("", 0.0)), use, counted_before)
+        for where, run in runs.items():
+            if name not in (there := [result.name for result in run.results]):
+                raise InputError(
+                    f"{where} has no method {name!r}, only {', '.join(there)}; judge it there too, or name the methods to check: "
+                    "--method METHOD"
+                )
+        pair = {where: run.replaced(results=(run[name],)) for where, run in runs.items()}
+        scores = [score.name for run in runs.values() for score in run[name].scores]
+        metrics = [metric for metric in limits if metric] or list(dict.fromkeys(scores))
+        for d in compare(pair, metrics=metrics, allow_mismatch="net").differences:
+            limit = limits.get(d.metric, limits.get("", 0.0))
+            yield _drop(name, d, limit, use, counted_before=against[name].score(d.metric).n > 0)
 
 
-def _drop(method: str, d: Difference, limit: float, use: Use, counted_before: bool) -> AuditLine:
+def _drop(method: str, d: Difference, limit: float, use: Use, *, counted_before: bool) -> AuditLine:
     """The line of one difference. A score that counted no image in the other run cannot drop, so it passes."""
     up = 1 if d.higher_is_better else -1
     judged = up * (d.difference if use == "mean" else d.low if d.higher_is_better else d.high)
@@ -413,50 +350,14 @@ def _drop(method: str, d: Difference, limit: float, use: Use, counted_before: bo
     return AuditLine(method, d.metric, d.higher_is_better, *numbers)
 
 
-def _check_same(what: str, here: object, there: object) -> None:
-    if setting_text(here) != setting_text(there):
-        raise InputError(
-            f"the two runs cannot be compared: {what} is {here} in this run and {there} in the other; use the same settings for both"
-        )
-
-
-def _result(evaluation: Evaluation, name: str, where: str) -> MethodResult:
-    found = next((result for result in evaluation.results if result.name == name), None)
-    if found is None:
-        there = ", ".join(result.name for result in evaluation.results)
-        raise InputError(
-            f"{where} has no method {name!r}, only {there}; judge it there too, or name the methods to check: --method METHOD"
-        )
-    return found
-
-
-def _metrics(now: MethodResult, before: MethodResult, named: Sequence[str]) -> list[str]:
-    """The metrics to check: the named ones, or all. Raises :class:`InputError` unless both runs have them with the same settings."""
-    scores = {"this run": now.scores, "the other run": before.scores}
-    wanted = list(named) or list(dict.fromkeys(s.name for there in scores.values() for s in there))
-    for name in wanted:
-        for where, there in scores.items():
-            if name not in {score.name for score in there}:
-                raise InputError(
-                    f"{now.name} was not judged by {name} in {where}; judge it there too, or name the scores to check: "
-                    "--max-drop METRIC=NUMBER"
-                )
-        a, b = now.score(name), before.score(name)
-        _check_same(f"{name}, higher is better,", a.higher_is_better, b.higher_is_better)
-        for key in sorted({*a.settings, *b.settings} - {*_SAME_IN_BOTH, *_OF_THE_NET}):
-            _check_same(f"{key} of {name}", a.settings.get(key), b.settings.get(key))
-    return wanted
-
-
 def _how_runs_differ(evaluation: Evaluation, against: Evaluation, methods: Sequence[str]) -> list[str]:
     """Notes on how the two runs differ."""
     ours, theirs = evaluation.settings, against.settings
     notes = []
     if ours.get("fingerprint") != theirs.get("fingerprint"):
         now, then = ours.get("model"), theirs.get("model")
-        notes.append(
-            f"the nets differ: {now} now, {then} before" + (", by weights or code" if now == then else "")
-        )
+        same_name = ", by weights or code" if now == then else ""
+        notes.append(f"the nets differ: {now} now, {then} before{same_name}")
     for name in methods:
         if setting_text(evaluation[name].settings) != setting_text(against[name].settings):
             notes.append(f"{name} has other settings or other code than before")

@@ -38,22 +38,8 @@ _LEVEL = 0.05
 _NUMERICAL_ERROR = 0.001
 """The numerical error of an area under a curve. A smaller difference of a metric that reads curves is never decided."""
 _MOST_NEEDED = 10_000
-_MUST_AGREE = (
-    "model",
-    "fingerprint",
-    "inputs",
-    "size",
-    "length",
-    "columns",
-    "mean",
-    "std",
-    "resize",
-    "interpolation",
-    "outputs",
-    "label_set",
-    "renormalise",
-    "labels",
-)
+_OF_THE_LABELS = ("outputs", "label_set", "renormalise", "labels")
+_OF_THE_NET = "model fingerprint inputs size length columns mean std resize interpolation".split()
 """Settings of an evaluation that must be equal in two runs. A setting that one of the runs does not record is not checked."""
 _SAME_F = 0.01
 """If f (the net's probability of a label) differs by more than this, the nets or images differ. The difference between devices, or between
@@ -160,7 +146,7 @@ def compare(
     baseline: str | None = None,
     methods: Sequence[str] | None = None,
     metrics: Sequence[str] | None = None,
-    allow_mismatch: bool = False,
+    allow_mismatch: bool | Literal["net"] = False,
     detect: float | None = None,
     seed: int = 0,
 ) -> Comparison:
@@ -174,7 +160,7 @@ def compare(
         methods: compare only these (``method`` or ``run/method``), with one another or with ``baseline``.
         metrics: names of the scores to compare; by default all that two methods share.
         allow_mismatch: also compare runs with different nets, label rules or metric settings, and add a note on what differs. By default
-            such runs are refused.
+            such runs are refused. With ``"net"``, runs with different nets are compared, and other differences are refused.
         detect: report the number of images needed for a difference of this size, instead of the difference that was found.
         seed: seed of the random sign patterns of the test.
     """
@@ -193,11 +179,11 @@ def compare(
     notes: list[str] = []
     found: list[tuple[Difference, Doubles]] = []
     for method, against in pairs:
-        complaints = _what_differs(method, against, metrics)
-        if complaints and not allow_mismatch:
+        complaints = _what_differs(method, against, metrics, other_net=allow_mismatch == "net")
+        if complaints and allow_mismatch is not True:
+            or_not = "" if allow_mismatch else ", or compare them with --allow-mismatch (allow_mismatch=True)"
             raise InputError(
-                f"{method.name} and {against.name} cannot be compared: {'; '.join(complaints)}. "
-                "Use the same settings for both, or compare them with --allow-mismatch (allow_mismatch=True)"
+                f"{method.name} and {against.name} cannot be compared: {'; '.join(complaints)}. Use the same settings for both{or_not}"
             )
         notes += [f"{method.name} and {against.name} differ: {c}" for c in complaints]
         notes += _image_notes(method, against)
@@ -406,25 +392,28 @@ def _shared_images(method: _Entry, against: _Entry) -> tuple[list[int], list[int
     return rows, [place[method.evaluation.image_names[i]] for i in rows]
 
 
-def _what_differs(method: _Entry, against: _Entry, metrics: Sequence[str] | None) -> list[str]:
-    """The reasons why the scores of two runs cannot be compared; empty if they can be compared."""
+def _what_differs(
+    method: _Entry, against: _Entry, metrics: Sequence[str] | None, *, other_net: bool
+) -> list[str]:
+    """The reasons why the scores of two runs cannot be compared; empty if they can be compared. With ``other_net``, their nets may differ."""
     if method.evaluation is against.evaluation:
         return []
     ours, theirs = method.evaluation.settings, against.evaluation.settings
     complaints = [
         f"{key} is {ours[key]} and {theirs[key]}"
-        for key in _MUST_AGREE
+        for key in (*(() if other_net else _OF_THE_NET), *_OF_THE_LABELS)
         if key in ours and key in theirs and setting_text(ours[key]) != setting_text(theirs[key])
     ]
     for name in _shared_metrics(method, against, metrics):
         a, b = method.result.score(name), against.result.score(name)
         if a.higher_is_better != b.higher_is_better:
             complaints.append(f"{name} is better higher in one and lower in the other")
-        for key in sorted({*a.settings, *b.settings} - set(_MUST_AGREE)):
+        of_the_gray = {"color"} if other_net else set[str]()
+        for key in sorted({*a.settings, *b.settings} - {*_OF_THE_LABELS} - of_the_gray):
             mine, other = a.settings.get(key), b.settings.get(key)
             if setting_text(mine) != setting_text(other):
                 complaints.append(f"{name} has {key} = {mine} and {other}")
-    return complaints or _different_images(method, against)
+    return complaints or ([] if other_net else _different_images(method, against))
 
 
 def _different_images(method: _Entry, against: _Entry) -> list[str]:
