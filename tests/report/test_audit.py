@@ -242,5 +242,7 @@ def test_other_nets_are_the_purpose_and_other_rules_are_refused() -> None:
     assert result.passes and {line.method for line in result.drops} == {"gradient-x-input"}
     with pytest.raises(InputError, match="labels is all and top2"):
         audit(ours, against=judged(labels="top2"), max_drop=1.0)
-    with pytest.raises(InputError, match="completeness has e1 = 0.01 and 0.3. Use the same settings for both$"):
+    with pytest.raises(
+        InputError, match="completeness has e1 = 0.01 and 0.3. Use the same settings for both$"
+    ):
         audit(ours, against=judged(metrics=["completeness:e1=0.3"]), max_drop={"completeness": 1.0})

@@ -212,7 +212,13 @@ def audit(
 
     def lines(of: Sequence[MethodResult]) -> tuple[AuditLine, ...]:
         asked_of = [
-            (r, {**{name: b for kind, b in by_kind.items() for name in _score_names(r, kind, fill)}, **by_name})
+            (
+                r,
+                {
+                    **{name: b for kind, b in by_kind.items() for name in _score_names(r, kind, fill)},
+                    **by_name,
+                },
+            )
             for r in of
         ]
         return tuple(_line(r, metric, bar, use) for r, own in asked_of for metric, bar in own.items())
