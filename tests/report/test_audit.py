@@ -243,6 +243,6 @@ def test_other_nets_are_the_purpose_and_other_rules_are_refused() -> None:
     with pytest.raises(InputError, match="labels is all and top2"):
         audit(ours, against=judged(labels="top2"), max_drop=1.0)
     with pytest.raises(
-        InputError, match="completeness has e1 = 0.01 and 0.3. Use the same settings for both$"
+        InputError, match=r"completeness has e1 = 0.01 and 0.3\. Use the same settings for both$"
     ):
         audit(ours, against=judged(metrics=["completeness:e1=0.3"]), max_drop={"completeness": 1.0})

@@ -39,7 +39,18 @@ _NUMERICAL_ERROR = 0.001
 """The numerical error of an area under a curve. A smaller difference of a metric that reads curves is never decided."""
 _MOST_NEEDED = 10_000
 _OF_THE_LABELS = ("outputs", "label_set", "renormalise", "labels")
-_OF_THE_NET = "model fingerprint inputs size length columns mean std resize interpolation".split()
+_OF_THE_NET = [
+    "model",
+    "fingerprint",
+    "inputs",
+    "size",
+    "length",
+    "columns",
+    "mean",
+    "std",
+    "resize",
+    "interpolation",
+]
 """Settings of an evaluation that must be equal in two runs. A setting that one of the runs does not record is not checked."""
 _SAME_F = 0.01
 """If f (the net's probability of a label) differs by more than this, the nets or images differ. The difference between devices, or between
