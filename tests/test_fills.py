@@ -125,8 +125,8 @@ def test_gray_normalises_to_zero_or_is_any_colour(
         (Images, {"size": 0}, "at least 1"),
         (Images, {"crop": "center"}, "one of random, none, not 'center'"),
         *(
-            (Images, {"source": source}, "there are no distractors: the source is empty")
-            for source in ([], (), np.zeros((0, 12, 12, 3), dtype=np.uint8), torch.zeros(0, 3, 12, 12))
+            (Images, {"source": source}, "distractors are pictures; arrays has 0 pictures")
+            for source in (np.zeros((0, 12, 12, 3), dtype=np.uint8), torch.zeros(0, 3, 12, 12))
         ),
     ],
 )
@@ -215,19 +215,6 @@ def shown(fill: Images, keys: Tensor) -> set[bytes]:
     return {picture.numpy().tobytes() for picture in eight}
 
 
-class Dataset:
-    """A dataset of (picture, label) pairs."""
-
-    def __init__(self, items: list[Any]) -> None:
-        self.items = items
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-    def __getitem__(self, index: int) -> tuple[Any, int]:
-        return self.items[index], index
-
-
 def folder_of(pixels: np.ndarray, folder: Path) -> Path:
     for i, picture in enumerate(pixels):
         (folder / f"{i % 2}").mkdir(parents=True, exist_ok=True)
@@ -246,12 +233,6 @@ SOURCES: dict[str, Callable[[np.ndarray, Path], Any]] = {
     "tensor": lambda p, folder: torch.from_numpy(p).permute(0, 3, 1, 2).float() / 255,
     "tensor of 8 bits": lambda p, folder: torch.from_numpy(p),
     "list of arrays": lambda p, folder: list(p),
-    "list of pictures": lambda p, folder: [Image.fromarray(picture) for picture in p],
-    "dataset of pictures and labels": lambda p, folder: Dataset([Image.fromarray(picture) for picture in p]),
-    "dataset of tensors and labels": lambda p, folder: Dataset(
-        [torch.from_numpy(picture).permute(2, 0, 1) / 255 for picture in p]
-    ),
-    "dataset of records": lambda p, folder: [{"label": 3, "image": picture} for picture in p],
 }
 
 

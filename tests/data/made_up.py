@@ -87,7 +87,7 @@ def imagenet_at(folder: Path, labels: Sequence[int] = (0, 2, 1, 1)) -> Path:
     return folder
 
 
-def cifar_batch(path: Path, n: int, *, seed: int = 0, key: str = "labels", protocol: int = 2) -> np.ndarray:
+def cifar_batch(path: Path, n: int, *, seed: int = 0, key: str = "labels") -> np.ndarray:
     """A batch file with labels 0, 1, 2, ...; its pictures ``(n, 32, 32, 3)``."""
     path.parent.mkdir(parents=True, exist_ok=True)
     pixels = np.random.default_rng(seed).integers(0, 256, (n, 3, 32, 32), dtype=np.uint8)
@@ -96,7 +96,7 @@ def cifar_batch(path: Path, n: int, *, seed: int = 0, key: str = "labels", proto
         key.encode(): [i % 10 for i in range(n)],
         b"batch_label": b"x",
     }
-    path.write_bytes(pickle.dumps(content, protocol=protocol))
+    path.write_bytes(pickle.dumps(content, protocol=4))
     return pixels.transpose(0, 2, 3, 1)
 
 

@@ -293,12 +293,6 @@ def test_bad_settings_are_refused_at_once(settings: dict[str, Any], told: str) -
         LearnedMask(**settings)
 
 
-def test_no_distractors_is_told() -> None:
-    s = LearnedMask(steps=1, fill=Images(source=[]))
-    with pytest.raises(InputError, match="no distractors"):
-        s(lively(), pixels(2, SIZE), LABELS)
-
-
 # ---- draws -------------------------------------------------------------------------------------------------
 
 

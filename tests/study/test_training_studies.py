@@ -33,7 +33,7 @@ def made_up(folder: Path, n: int = 40) -> Path:
         labels = np.arange(n) % 2
         pixels = random.integers(0, 90, (n, 3072)) + 160 * labels[:, None]
         content = {b"data": pixels.astype(np.uint8), b"labels": labels.tolist()}
-        (folder / name).write_bytes(pickle.dumps(content, protocol=2))
+        (folder / name).write_bytes(pickle.dumps(content, protocol=4))
     return folder
 
 

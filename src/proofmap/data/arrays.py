@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,53 +22,24 @@ from proofmap.data.dataset import Dataset, reader
 from proofmap.data.folders import existing_folder
 from proofmap.models.names import label_names
 
-_ALLOWED = {("numpy", "ndarray"), ("numpy", "dtype")}
+_NEEDED = {
+    ("numpy", "ndarray"): np.ndarray,
+    ("numpy", "dtype"): np.dtype,
+    ("numpy.core.multiarray", "_reconstruct"): np.empty(0).__reduce__()[0],
+}
+"""All that the published files ask for, none of which a pickle can change. NumPy 2 moved the last one, so it is taken from an array."""
 
 
 class _ArraysOnly(pickle.Unpickler):
     """Refuses every global except those of NumPy arrays, so a hostile file cannot run code."""
 
     def find_class(self, module: str, name: str) -> Any:
-        module = module.replace("numpy.core", "numpy._core")
-        if (module, name) in _REPLACED:
-            return _REPLACED[module, name]()
-        if (module, name) not in _ALLOWED:
+        found = _NEEDED.get((module.replace("numpy._core", "numpy.core"), name))
+        if found is None:
             raise InputError(
                 f"it asks to load {module}.{name}, which no CIFAR file needs; nothing was executed"
             )
-        return super().find_class(module, name)
-
-
-def _encoder() -> Callable[[str, str], bytes]:
-    """A function that decodes bytes of old pickle protocols. Only ``latin1`` is allowed, because other encodings would be imported by name."""
-
-    def encode(text: str, encoding: str) -> bytes:
-        if encoding != "latin1":
-            raise InputError(f"it asks for the encoding {encoding!r}, which no CIFAR file needs")
-        return text.encode("latin1")
-
-    return encode
-
-
-def _array_maker() -> Callable[..., NDArray[Any]]:
-    """A function that makes arrays for pickle's newest protocol. NumPy's ``frombuffer`` refuses Python objects."""
-    return lambda content, dtype, shape, order: np.frombuffer(content, dtype=dtype).reshape(
-        shape, order=order
-    )
-
-
-def _array_builder() -> Callable[..., NDArray[Any]]:
-    """NumPy's function that makes arrays for older pickle protocols. NumPy 2 moved this function, so it is taken from an array."""
-    builder: Callable[..., NDArray[Any]] = np.empty(0).__reduce__()[0]  # type: ignore[assignment]
-    return builder
-
-
-# Made again for each use, as a pickle can set attributes of a function.
-_REPLACED: dict[tuple[str, str], Callable[[], Callable[..., Any]]] = {
-    ("_codecs", "encode"): _encoder,
-    ("numpy._core.multiarray", "_reconstruct"): _array_builder,
-    ("numpy._core.numeric", "_frombuffer"): _array_maker,
-}
+        return found
 
 
 def read_cifar(path: str | Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -211,26 +182,18 @@ def array_file(path: str | Path, *, layout: str = "auto") -> ArrayImages:
 @reader("cifar10", "cifar10:FOLDER[test|train]", "cifar-10-batches-py as unpacked")
 def cifar10(path: str | Path, *, split: str = "test") -> ArrayImages:
     """CIFAR-10 from ``cifar-10-batches-py``, or from the folder that holds it: the test batch, or all training batches."""
-    files = {"test": "test_batch", "train": "data_batch_*"}
-    return _cifar("cifar10", path, split, "cifar-10-batches-py", files, label_names("cifar10"))
+    return _cifar(
+        "cifar10", path, split, "cifar-10-batches-py", {"test": "test_batch", "train": "data_batch_*"}
+    )
 
 
 @reader("cifar100", "cifar100:FOLDER[test|train]", "cifar-100-python as unpacked")
 def cifar100(path: str | Path, *, split: str = "test") -> ArrayImages:
     """CIFAR-100 with its fine labels, from ``cifar-100-python`` or from the folder that holds it."""
-    return _cifar(
-        "cifar100",
-        path,
-        split,
-        "cifar-100-python",
-        {"test": "test", "train": "train"},
-        label_names("cifar100"),
-    )
+    return _cifar("cifar100", path, split, "cifar-100-python", {"test": "test", "train": "train"})
 
 
-def _cifar(
-    kind: str, path: str | Path, split: str, usual: str, files: Mapping[str, str], names: Sequence[str]
-) -> ArrayImages:
+def _cifar(kind: Any, path: str | Path, split: str, usual: str, files: Mapping[str, str]) -> ArrayImages:
     if split not in files:
         raise InputError(f"{kind} has no split {split!r}; choose {' or '.join(files)}")
     root = existing_folder(path)
@@ -238,16 +201,11 @@ def _cifar(
     batches = sorted(file for file in folder.glob(files[split]) if file.is_file())
     if not batches:
         raise InputError(f"{folder} holds no file {files[split]}; {kind} is the folder {usual} as unpacked")
-    parts = [read_cifar(batch) for batch in batches]
-    for batch, (_, labels) in zip(batches, parts, strict=True):
-        if len(labels) and not 0 <= labels.min() <= labels.max() < len(names):
-            raise InputError(
-                f"{batch} has labels {labels.min()} to {labels.max()}; {kind} has 0 to {len(names) - 1}"
-            )
+    pixels, labels = zip(*map(read_cifar, batches), strict=True)
     return ArrayImages(
-        np.concatenate([pixels for pixels, _ in parts]),
-        np.concatenate([labels for _, labels in parts]),
-        label_names=names,
+        np.concatenate(pixels),
+        np.concatenate(labels),
+        label_names=label_names(kind),
         layout="nchw",
         prefix=split,
         title=f"{kind}[{split}]",
@@ -261,12 +219,9 @@ def _layout_of(shape: tuple[int, ...], layout: str) -> str:
         raise InputError(f"layout must be one of {', '.join(_LAYOUTS)}, not {layout!r}")
     if len(shape) == 3 and layout == "auto" and min(shape[1:]) > 0:
         return "nhw"
-    possible: dict[str, int] = {}
-    if len(shape) == 4 and min(shape[1:]) > 0:
-        possible = {"nhwc": shape[3], "nchw": shape[1]}
-    possible = {name: channels for name, channels in possible.items() if layout in ("auto", name)}
-    fitting = [name for name, channels in possible.items() if channels in (1, 3)]
-    fitting = fitting or [name for name, channels in possible.items() if channels == 4]
+    channels = {"nhwc": shape[-1], "nchw": shape[1]} if len(shape) == 4 and min(shape[1:]) > 0 else {}
+    channels = {name: c for name, c in channels.items() if layout in ("auto", name) and c in (1, 3, 4)}
+    fitting = [name for name, c in channels.items() if c != 4] or list(channels)
     if len(fitting) == 1:
         return fitting[0]
     if fitting:

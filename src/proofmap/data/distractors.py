@@ -14,9 +14,9 @@ behind a gray X-ray picture. An image is never its own distractor, because image
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,12 +28,13 @@ from torch import Tensor
 from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Pictures
-from proofmap.core.inputs.pictures import decode_image, fit
+from proofmap.core.inputs.pictures import fit
 from proofmap.core.text import counted
+from proofmap.data.arrays import ArrayImages
 from proofmap.data.dataset import Dataset, random_choice
 from proofmap.data.loader import load_listed
-from proofmap.data.photos import SAMPLES, find_photos, load_sample
-from proofmap.data.specs import is_dataset, load_dataset
+from proofmap.data.photos import SAMPLE, SAMPLES, load_sample
+from proofmap.data.specs import is_dataset, load_dataset, photographs
 
 _Part = Literal["all", "learn", "judge"]
 """The sources of a pool to draw from: all, the half for methods (``learn``), or the half for metrics (``judge``)."""
@@ -163,20 +164,15 @@ class Distractors:
 
     def pool(self, inputs: Inputs, *, size: int, crop: str, seed: int, part: _Part = "all") -> Pool:
         """A pool in which every image is used equally often. Own images are used whole; ``crop`` says how sample photographs are cropped.
-        If ``part`` has too few images, all images are used.
+        If a half has too few images, all images are used.
         """
-        found = self._part(part, inputs) if part == "all" or self._can_be_halved(inputs) else self
+        halves = {half: self._half(half, inputs) for half in _HALVES}
+        is_split = all(len(half.marks) + len(half.samples) >= _LEAST for half in halves.values())
+        found = halves[part] if part != "all" and is_split else self
         return replace(found._whole_pool(inputs, size, crop, seed), part="all" if found is self else part)
 
-    def _can_be_halved(self, inputs: Inputs) -> bool:
-        found = [self._part(part, inputs) for part in _HALVES]
-        samples = [_sample_mark(name, inputs) for one in found for name in one.samples]
-        return _splits(torch.cat([self.marks, torch.tensor(samples, dtype=torch.int64)]))
-
-    def _part(self, part: _Part, inputs: Inputs) -> Distractors:
-        """The distractors of one part: its own images and, if there are few of them, its sample photographs."""
-        if part == "all":
-            return self
+    def _half(self, part: _Part, inputs: Inputs) -> Distractors:
+        """The distractors of one half: its own images and, if there are few of them, its sample photographs."""
         own = in_part(self.marks, part)
         few = int(own.sum()) < ENOUGH
         samples = tuple(name for name in self.samples if few and _is_sample_in(part, name, inputs))
@@ -195,7 +191,7 @@ class Distractors:
         if joining == 0:
             return Pool(own, marks)
         times = size // (len(own) + joining) if crop == "random" else 1
-        others = _picture_pool(self.samples, inputs, times * joining, crop, seed, "all")
+        others = _picture_pool(_named_samples(self.samples), inputs, times * joining, crop, seed, "all")
         shape = others.pictures.shape[1:]
         rounds = [own.expand(times, *own.shape), others.pictures.view(times, -1, *shape)]
         return Pool(torch.cat(rounds, dim=1).flatten(0, 1), torch.cat([marks, others.marks]))
@@ -204,7 +200,11 @@ class Distractors:
 @lru_cache(maxsize=4)
 def _sample_pool(samples: tuple[str, ...], inputs: Pictures, size: int, crop: str, seed: int) -> Pool:
     """A pool of sample photographs. The pool is cached, because making it takes seconds and every method and metric uses it."""
-    return _picture_pool(samples, inputs, size, crop, seed, "all")
+    return _picture_pool(_named_samples(samples), inputs, size, crop, seed, "all")
+
+
+def _named_samples(samples: Sequence[str]) -> Dataset:
+    return photographs([SAMPLE + name for name in samples])
 
 
 def _photographs(n: int) -> str:
@@ -289,9 +289,9 @@ class _Found:
 
 
 def build_pool(source: Any, inputs: Inputs, *, size: int, crop: str, seed: int, part: _Part = "all") -> Pool:
-    """A pool of ``size`` inputs from ``source``: :class:`Distractors`, an array ``(M, *shape)``, or for pictures also a folder, files, a
-    dataset (an object, or a string such as ``cifar10:FOLDER[train]``) or ``"samples"``. Its images are the sources of the pictures, which
-    are bytes ``(M, C, H, W)``.
+    """A pool of ``size`` inputs from ``source``: :class:`Distractors`, an array ``(M, *shape)``, or for pictures also ``"samples"``, a folder,
+    files, a :class:`~proofmap.data.Dataset`, or its string such as ``cifar10:FOLDER[train]``. Its images are the sources of the pictures,
+    which are bytes ``(M, C, H, W)``.
 
     With ``crop="random"`` pictures are random resized crops (8 to 100 % of the area, sides 3:4 to 4:3, flipped with probability
     1/2), and sources are used again if there are fewer than ``size``. With ``crop="none"`` sources are resized, centre-cropped and
@@ -301,7 +301,7 @@ def build_pool(source: Any, inputs: Inputs, *, size: int, crop: str, seed: int, 
     if isinstance(source, Distractors):
         return source.pool(inputs, size=size, crop=crop, seed=seed, part=part)
     if isinstance(inputs, Pictures):
-        return _picture_pool(source, inputs, size, crop, seed, part)
+        return _picture_pool(_pictures_of(source), inputs, size, crop, seed, part)
     if isinstance(source, (str, Path)):
         raise InputError(
             f"distractors for {inputs.noun} need several {inputs.noun}, or source = an array "
@@ -314,50 +314,55 @@ def build_pool(source: Any, inputs: Inputs, *, size: int, crop: str, seed: int, 
     return Pool.of(values[order[in_part(marks[order], part)][:size]], inputs, part)
 
 
-def _picture_pool(source: Any, inputs: Pictures, size: int, crop: str, seed: int, part: _Part) -> Pool:
+def _pictures_of(source: Any) -> Dataset:
+    """The dataset of a source of pictures."""
+    if isinstance(source, str) and source in ("own", "samples"):
+        return _named_samples(tuple(SAMPLES))
+    if isinstance(source, str) and is_dataset(source):
+        source = load_dataset(source)
+    elif isinstance(source, (str, Path)):
+        source = photographs([source])
+    elif isinstance(source, (list, tuple)) and all(isinstance(one, (str, Path)) for one in source):
+        source = photographs(source)
+    if not isinstance(source, Dataset):
+        source = ArrayImages(source.detach().cpu().numpy() if isinstance(source, Tensor) else source)
+    if source.kind != Pictures.kind or not len(source):
+        raise InputError(f"distractors are pictures; {source.title} has {len(source)} {source.kind}")
+    return source
+
+
+def _picture_pool(pictures: Dataset, inputs: Pictures, size: int, crop: str, seed: int, part: _Part) -> Pool:
     channels, (height, width) = inputs.channels, inputs.size
     if channels not in (1, 3):
         raise InputError(
             f"distractor pictures have 1 or 3 channels, the classifier takes {channels}; use fill='gray'"
         )
-    openers, in_memory = _openers(source), not isinstance(source, (str, Path, list, tuple))
-    order = streams.permutations(torch.tensor(streams.key_of(seed, "pool order")), len(openers)).tolist()
-    opened: dict[int, tuple[Image.Image, Image.Image]] = {}
+    order = streams.permutations(torch.tensor(streams.key_of(seed, "pool order")), len(pictures)).tolist()
+    read = lru_cache(_KEPT_OPEN)(pictures.read)
 
-    def read(which: int) -> tuple[Image.Image, Image.Image]:
-        """Source number ``which``: the unchanged image, and the image in the net's colours."""
-        if which not in opened:
-            if len(opened) >= _KEPT_OPEN:
-                opened.clear()
-            whole = openers[which]()
-            opened[which] = whole, whole.convert("RGB").convert("L" if channels == 1 else "RGB")
-        return opened[which]
-
-    def picture(which: int, i: int) -> np.ndarray:
+    def made(which: int, i: int) -> np.ndarray:
         """Picture ``i`` of the pool, made from source number ``which``."""
-        _, coloured = read(which)
+        coloured = read(which).convert("RGB").convert("L" if channels == 1 else "RGB")
         if crop == "random":
-            made = _random_crop(coloured, (height, width), streams.key_of(seed, which, i, "crop"))
+            coloured = _random_crop(coloured, (height, width), streams.key_of(seed, which, i, "crop"))
         else:
-            made = fit(coloured, (height, width), None, "bilinear")
-        return np.asarray(made).reshape(height, width, channels)
+            coloured = fit(coloured, (height, width), None, "bilinear")
+        return np.asarray(coloured).reshape(height, width, channels)
 
-    chosen, pictures, marks = list[int](), list[np.ndarray](), list[Tensor]()
+    chosen, found, marks = list[int](), list[np.ndarray](), list[Tensor]()
     for which in order:
-        whole, _ = read(which)
-        as_it_is = in_memory and whole.size == (width, height)
-        marks.append(mark(inputs.prepare(whole, cropped=as_it_is)[None], inputs))
+        marks.append(mark(inputs.prepare(read(which), cropped=pictures.cropped)[None], inputs))
         if bool(in_part(marks[-1], part)):
-            pictures.append(picture(which, len(chosen)))
+            found.append(made(which, len(chosen)))
             chosen.append(which)
         if len(chosen) == size:
             break
     seen = torch.cat(marks)
     if part != "all" and len(marks) == len(order) and not _splits(seen):
-        return _picture_pool(source, inputs, size, crop, seed, "all")
+        return _picture_pool(pictures, inputs, size, crop, seed, "all")
     if crop == "random":
-        pictures += [picture(chosen[i % len(chosen)], i) for i in range(len(chosen), size)]
-    values = torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).contiguous()
+        found += [made(chosen[i % len(chosen)], i) for i in range(len(chosen), size)]
+    values = torch.from_numpy(np.stack(found)).permute(0, 3, 1, 2).contiguous()
     return Pool(values, seen[in_part(seen, part)], part)
 
 
@@ -394,54 +399,3 @@ def _random_crop(image: Image.Image, size: tuple[int, int], key: int) -> Image.I
     x, y = int(left * (image.width - width + 1)), int(top * (image.height - height + 1))
     image = image.resize((size[1], size[0]), Image.Resampling.BILINEAR, box=(x, y, x + width, y + height))
     return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if flip < 0.5 else image
-
-
-def _openers(source: Any) -> Sequence[Callable[[], Image.Image]]:
-    if isinstance(source, str) and source in ("own", "samples"):
-        return [partial(load_sample, name) for name in SAMPLES]
-    if isinstance(source, str) and is_dataset(source):
-        dataset = load_dataset(source)
-        if dataset.kind != Pictures.kind:
-            raise InputError(f"distractors are pictures; {dataset.title} has other inputs")
-        return [partial(dataset.read, i) for i in range(len(dataset))]
-    if isinstance(source, (str, Path)):
-        source = find_photos([source])
-    if isinstance(source, (list, tuple)) and source and all(isinstance(s, (str, Path)) for s in source):
-        names = [s for s in source if s in SAMPLES]
-        if len(names) == len(source):
-            return [partial(load_sample, name) for name in names]
-        return [partial(decode_image, path) for path in find_photos(source)]
-    try:
-        n = len(source)
-    except TypeError:
-        raise InputError(
-            f"distractors must have a length, and a {type(source).__name__} has none; give a list, an array or a dataset"
-        ) from None
-    if n == 0:
-        raise InputError("there are no distractors: the source is empty")
-    return [partial(_from_item, source, i) for i in range(n)]
-
-
-def _from_item(source: Any, index: int) -> Image.Image:
-    """An item of an array, tensor or dataset as a picture. It may be CHW or HWC, of bytes or of floats in [0, 1], or a pair (image, label)."""
-    item = source[index]
-    if isinstance(item, (tuple, list)):
-        item = item[0]
-    if isinstance(item, dict):
-        item = item.get("image", next(iter(item.values())))
-    if isinstance(item, Image.Image):
-        return item
-    array = item.detach().cpu().numpy() if isinstance(item, Tensor) else np.asarray(item)
-    if array.ndim == 3 and array.shape[0] in (1, 3) and array.shape[2] not in (1, 3):
-        array = array.transpose(1, 2, 0)
-    if array.ndim == 2:
-        array = array[:, :, None]
-    if array.ndim != 3 or array.shape[2] not in (1, 3, 4) or array.size == 0:
-        raise InputError(
-            f"distractor {index} has shape {array.shape}; expected a picture (H, W, C) or (C, H, W) in gray or RGB"
-        )
-    if array.dtype != np.uint8:
-        if not (np.isfinite(array).all() and array.min() >= 0 and array.max() <= 1):
-            raise InputError(f"distractor {index} must hold 8-bit pixels or floats in [0, 1]")
-        array = (array * 255).round().astype(np.uint8)
-    return Image.fromarray(np.broadcast_to(array[:, :, :3], (*array.shape[:2], 3)).copy())

@@ -32,7 +32,7 @@ class Images(Fill):
 
     ``source`` is one of: ``"own"``, the other images of the study, with sample photographs or noise if these are few
     (:mod:`proofmap.data.distractors`); ``"samples"``, crops of the photographs inside scikit-image; a folder; a list of files; an
-    array or tensor of images; or a dataset, as an object (items may be (image, label)) or as text (``cifar10:FOLDER[train]``). An
+    array or tensor of images; or a dataset of Proofmap, as an object or as text (``cifar10:FOLDER[train]``). An
     image is never its own distractor. Own images are used as the net sees them. For other sources, ``crop="random"`` makes random
     resized crops and flips, as the paper's code prepared its pool; with ``crop="none"``, images that already have the input's size
     are used unchanged. ``size`` is the number of pictures in the pool. For inputs other than pictures, the source is ``"own"``, or
