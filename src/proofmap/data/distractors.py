@@ -326,9 +326,10 @@ def _pictures_of(source: Any) -> Dataset:
         source = photographs(source)
     if not isinstance(source, Dataset):
         source = ArrayImages(source.detach().cpu().numpy() if isinstance(source, Tensor) else source)
-    if source.kind != Pictures.kind or not len(source):
-        raise InputError(f"distractors are pictures; {source.title} has {len(source)} {source.kind}")
-    return source
+    found: Dataset = source
+    if found.kind != Pictures.kind or not len(found):
+        raise InputError(f"distractors are pictures; {found.title} has {len(found)} {found.kind}")
+    return found
 
 
 def _picture_pool(pictures: Dataset, inputs: Pictures, size: int, crop: str, seed: int, part: _Part) -> Pool:
