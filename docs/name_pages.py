@@ -36,7 +36,7 @@ _MAKERS = (
     ("proofmap.fills", "FILLS", "make_fill"),
 )
 """Where registered plug-ins are, and what makes one from its name."""
-_MAIN = {"infill": "mine.py:paint", "masked-lm": "FOLDER"}
+_MAIN = {"infill": "mine.py:paint"}
 """What stands after the name of a plug-in that needs something; wrappers need a method."""
 _WIDTH = 88
 

@@ -52,7 +52,7 @@ def pictures(n: int = 5) -> np.ndarray:
 @pytest.mark.parametrize(
     "found, told",
     [
-        (None, "None"),
+        (None, "NoneType"),
         (np.zeros((6, 3, 12, 12)), "ndarray"),
         (torch.zeros(6, 3, 12), r"torch.float32 of shape \(6, 3, 12\)"),
         (torch.zeros(6, 3, 12, 12, dtype=torch.uint8), r"torch.uint8 of shape \(6, 3, 12, 12\)"),
@@ -111,10 +111,10 @@ def test_gray_normalises_to_zero_or_is_any_colour(
 @pytest.mark.parametrize(
     "kind, settings, message",
     [
-        (Gray, {"color": (1.5, 0.0, 0.0)}, r"must lie in \[0, 1\] per channel"),
-        (Gray, {"color": (-0.1,) * 3}, r"must lie in \[0, 1\] per channel"),
-        (Gray, {"color": (float("nan"),) * 3}, r"must lie in \[0, 1\] per channel"),
-        (Gray, {"color": (0.5, 0.5)}, "has 2 channels, the classifier takes 3"),
+        *(
+            (Gray, {"color": color}, r"color must have 3 channels with values in \[0, 1\], or one value")
+            for color in ((1.5, 0.0, 0.0), (-0.1,) * 3, (float("nan"),) * 3, (0.5, 0.5))
+        ),
         (Blur, {"sigma": 0}, "sigma must be positive"),
         (Blur, {"sigma": -1.0}, "sigma must be positive"),
         (Blur, {"kernel": 4}, "needs an odd kernel"),
@@ -180,14 +180,6 @@ def test_blur_is_the_substrate_of_rise(images: Tensor, keys: Tensor) -> None:
     torch.testing.assert_close((blurred - mean) / std, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_beyond_the_border_is_the_colour_one_names(keys: Tensor) -> None:
-    white = torch.ones(6, 3, 12, 12)
-    fill = bound(Blur(border=(0.0, 0.0, 0.0)), classifier())
-    blurred = fill(white, keys)
-    assert blurred[0, 0, 6, 6] == pytest.approx(1, abs=0.15)
-    assert blurred[0, 0, 0, 0] < 0.45  # a corner sees three quarters of black
-
-
 # ---- noise ----------------------------------------------------------------------------------------------------
 
 
@@ -199,10 +191,9 @@ def test_noise_is_normal_around_the_gray() -> None:
     assert abs(np.corrcoef(standard[0].flatten(), standard[1].flatten())[0, 1]) < 0.06
 
 
-def test_noise_is_clipped_to_pixels_and_may_have_another_center(images: Tensor, keys: Tensor) -> None:
-    drawn = bound(Noise(sigma=2.0, center=(0.9, 0.9, 0.9)), classifier())(images, keys)
+def test_noise_is_clipped_to_pixels(images: Tensor, keys: Tensor) -> None:
+    drawn = bound(Noise(sigma=2.0), classifier())(images, keys)
     assert (drawn.min(), drawn.max()) == (0, 1)
-    assert drawn.mean() > 0.55
 
 
 # ---- images ---------------------------------------------------------------------------------------------------
@@ -320,10 +311,10 @@ def test_fills_that_show_something_else_have_other_records() -> None:
         Gray(),
         Gray(color=(0.0, 0.0, 0.0)),
         Blur(),
-        Blur(border=(0.0, 0.0, 0.0)),
+        Blur(border="edge"),
         Blur(sigma=2),
         Noise(),
-        Noise(center=(0.0, 0.0, 0.0)),
+        Noise(sigma=0.3),
         Images(source=pictures(3), crop="none"),
         Images(source=pictures(4), crop="none"),
     ]
@@ -352,7 +343,6 @@ def test_a_fill_is_known_by_its_name() -> None:
         "closed",
         "zero",
         "mean-embedding",
-        "masked-lm",
         "class-median",
         "time-reversal",
         "time-shift",
@@ -413,8 +403,3 @@ def test_a_blur_that_repeats_the_edge_is_that_of_opencv(keys: Tensor) -> None:
     picture = x[0].permute(1, 2, 0).contiguous().numpy()
     expected = cv2.GaussianBlur(picture, (15, 15), 1.5, borderType=cv2.BORDER_REPLICATE)
     torch.testing.assert_close(found, torch.from_numpy(expected).permute(2, 0, 1), rtol=0, atol=2e-5)
-
-
-def test_a_border_is_a_colour_or_the_edge() -> None:
-    assert make_fill("blur:border=edge").border == "edge"  # type: ignore[attr-defined]
-    assert bound(Blur(border="edge"), classifier()).record()["border"] == "edge"

@@ -18,7 +18,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures, Rows
 from proofmap.data import distractors
 from proofmap.data.distractors import Distractors, in_part, mark
-from proofmap.fills.images import ImagePool, Images, pools_in
+from proofmap.fills.images import ImagePool, Images
 from proofmap.results import score_tables
 from proofmap.session import Session
 from proofmap.study import Run, Study, run_study
@@ -163,7 +163,8 @@ def test_series_and_rows_have_own_distractors_too() -> None:
     values = torch.randn(9, 4, generator=torch.Generator().manual_seed(0))
     found = pm.evaluate(f, values, methods=[MASK], labels="top2")
     learned = int(in_part(mark(values, rows), "learn").sum())
-    assert pools_in(found.results[0].settings) == {f"{learned} of your own rows": "learn"}
+    record = found.results[0].settings["fill"]
+    assert (record["pool"], record["part"]) == (f"{learned} of your own rows", "learn")
     with pytest.raises(InputError, match="need several rows, or source = an array"):
         pm.evaluate(f, torch.randn(1, 4), methods=[MASK], labels="top2")
 

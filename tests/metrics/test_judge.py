@@ -128,8 +128,8 @@ def test_metrics_with_equal_settings_share_one_game() -> None:
     "one, other",
     [
         ({"fill": Gray()}, {"fill": Gray(color=(0.0, 0.0, 0.0))}),
-        ({"fill": Noise(sigma=0.2)}, {"fill": Noise(sigma=0.2, center=(0.0, 0.0, 0.0))}),
-        ({"fill": Blur()}, {"fill": Blur(border=(1.0, 1.0, 1.0))}),
+        ({"fill": Noise(sigma=0.2)}, {"fill": Noise(sigma=0.3)}),
+        ({"fill": Blur()}, {"fill": Blur(border="edge")}),
         (
             {"fill": Images(source=pixels(3, SIZE, seed=50), crop="none")},
             {"fill": Images(source=pixels(3, SIZE, seed=51), crop="none")},

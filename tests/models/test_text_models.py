@@ -12,7 +12,6 @@ import torch
 import proofmap as pm
 from proofmap.core.errors import InputError, ModelError
 from tests.lazily import Lazily
-from tests.sessions import bound
 
 transformers, tokenizers = Lazily("transformers"), Lazily("tokenizers")
 
@@ -218,59 +217,6 @@ def test_minilm_compares_sentences() -> None:
         f.inputs.encode(["The goalkeeper saved a late penalty.", "The senate passed the bill."])
     )
     assert found.argmax(dim=1).tolist() == [0, 1]
-
-
-def masked_model(folder: Path) -> str:
-    torch.manual_seed(1)
-    config = transformers.BertConfig(
-        vocab_size=len(SPECIAL) + len(WORDS), max_position_embeddings=40, **SMALL
-    )
-    return saved(folder, transformers.BertForMaskedLM(config))
-
-
-def test_a_masked_language_model_draws_hidden_words(tmp_path: Path) -> None:
-    """Its logits are those of transformers for the text with [MASK], also beside a longer text; special tokens are never drawn."""
-    from proofmap.fills import make_fill
-    from proofmap.fills.text import load_masked_model
-
-    folder = masked_model(tmp_path / "lm")
-    f = pm.load_classifier(f"hf-text:{bert(tmp_path / 'net', ['bad', 'good'])}?length=12")
-    fill = bound(make_fill(f"masked-lm:{folder}"), f)
-    x = f.inputs.encode(TEXTS[:2])
-    keep = torch.ones(2, 12, dtype=torch.bool)
-    keep[0, 1] = False
-    keys = torch.arange(2)
-    numbers, there = f.inputs.token_numbers(fill.behind(x, keys, keep))
-    batch = tokenizer()("the [MASK] sat on the mat", return_tensors="pt")
-    with torch.no_grad():
-        logits = load_masked_model(folder).model(**batch).logits[0, 2]
-    logits[[0, 1, 2, 3, 4]] = -torch.inf
-    own = tokenizer()(TEXTS[0], add_special_tokens=False)["input_ids"]
-    drawn = set()
-    for key in range(200):
-        numbers, there = f.inputs.token_numbers(fill.behind(x, keys + 2 * key, keep))
-        found = numbers[0][there[0]].tolist()
-        assert found[:1] + found[2:] == own[:1] + own[2:]
-        drawn.add(found[1])
-    assert logits.argmax().item() in drawn and min(drawn) > 4
-    likely = logits.softmax(dim=0)
-    assert likely[sorted(drawn)].sum() > 0.5 and len(drawn) > 1
-
-
-def test_masked_language_models_that_do_not_fit_are_refused(tmp_path: Path) -> None:
-    from proofmap.fills import make_fill
-
-    f = pm.load_classifier(f"hf-text:{bert(tmp_path / 'net', ['bad', 'good'])}")
-    with pytest.raises(ModelError, match="has no head that predicts masked words"):
-        bound(make_fill(f"masked-lm:{tmp_path / 'net'}"), f)
-    with pytest.raises(ModelError, match="there is no folder"):
-        bound(make_fill("masked-lm:./nowhere-at-all"), f)
-    folder = masked_model(tmp_path / "lm")
-    other = tokenizer()
-    other.add_tokens(["more"])
-    other.save_pretrained(folder)
-    with pytest.raises(InputError, match="has other tokens than the net"):
-        bound(make_fill(f"masked-lm:{folder}"), f)
 
 
 def test_long_texts_are_read_in_windows(tmp_path: Path) -> None:

@@ -31,12 +31,12 @@ shares = st.floats(0, 1) | st.sampled_from([0, 1])
 positive = st.floats(1e-9, 1e6, exclude_min=True) | st.integers(1, 1000)
 counts = st.integers(1, 10**6)
 colours = st.none() | st.lists(shares, min_size=1, max_size=4).map(tuple)
-blurs = st.builds(Blur, sigma=positive, kernel=st.integers(0, 20).map(lambda k: 2 * k + 1), border=colours)
+blurs = st.builds(Blur, sigma=positive, kernel=st.integers(0, 20).map(lambda k: 2 * k + 1))
 folders = st.text("abcXYZ0123./-_ ", min_size=1, max_size=12).map(str.strip).filter(bool)
 fills: st.SearchStrategy[Fill] = st.one_of(
     blurs,
     st.builds(Gray, color=colours),
-    st.builds(Noise, sigma=positive, center=colours),
+    st.builds(Noise, sigma=positive),
     st.builds(
         Images, source=folders, size=counts, crop=st.sampled_from(["random", "none"]), seed=st.integers(0, 9)
     ),
@@ -106,7 +106,7 @@ def test_the_settings_of_a_record_build_the_same(plugin: Plugin) -> None:
         (TopLabel(of=Random()), "top-label:random"),
         (TopLabel(of=LearnedMask(fill=Gray(), steps=3)), "top-label:learned-mask:steps=3,fill=gray"),
         (TopLabel(of=TopLabel(of=Random(seed_offset=2))), "top-label:top-label:random:seed_offset=2"),
-        (Blur(border=(0.0, 0.5)), "blur:border=0:0.5"),
+        (Gray(color=(0.0, 0.5)), "gray:color=0:0.5"),
         (Soundness(points="all", within=(0.2, 0.6)), "soundness:points=all,within=0.2:0.6"),
     ],
 )

@@ -79,15 +79,14 @@ class Fill(Plugin):
 
     def _checked(self, found: object, call: str, images: Tensor, inputs: Inputs) -> Tensor:
         """What a fill returned. Raises :class:`InputError` if it is not backgrounds ``(N, *shape)``."""
-        floats = isinstance(found, Tensor) and found.is_floating_point() >= images.is_floating_point()
-        if isinstance(found, Tensor) and floats and found.shape == images.shape:
-            return found
-        what = f"{type(found).__name__}"
+        given = type(found).__name__
         if isinstance(found, Tensor):
-            what = f"{found.dtype} of shape {tuple(found.shape)}"
+            if found.shape == images.shape and found.is_floating_point() >= images.is_floating_point():
+                return found
+            given = f"{found.dtype} of shape {tuple(found.shape)}"
         raise InputError(
             f"the fill {self.name}: {call} must return a torch.Tensor of floats of the shape {tuple(images.shape)} of the "
-            f"{inputs.noun}, not {'None' if found is None else what}"
+            f"{inputs.noun}, not {given}"
         )
 
     def record(self, session: Session) -> dict[str, object]:
@@ -108,11 +107,6 @@ def make_fill(fill: str | Fill) -> Fill:
     Blur(sigma=3.0, kernel=11, border=None)
     """
     return Fill.make(fill)
-
-
-def title_of(model: Any) -> str:
-    """The name of a model for a record: the text itself if ``model`` is text, otherwise the name of the function or class."""
-    return model if isinstance(model, str) else str(getattr(model, "__qualname__", type(model).__name__))
 
 
 def rounded(values: Tensor) -> list[float]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -189,16 +188,3 @@ class ImagePool:
     def _is_one_image(self) -> bool:
         """Whether all sources are the same image."""
         return len(self.marks.unique()) == 1
-
-
-def pools_in(record: Mapping[str, Any]) -> dict[str, str]:
-    """The pools of random images in a record of results: a dict from the description of each pool to the part of the sources that
-    it was drawn from. The part is empty in old records.
-    """
-    own = "fill" in record and "pool" in record
-    found = {str(record["pool"]): str(record.get("part", ""))} if own else {}
-    values = (item for value in record.values() for item in (value if isinstance(value, list) else [value]))
-    for item in values:
-        if isinstance(item, Mapping):
-            found |= pools_in(item)
-    return found

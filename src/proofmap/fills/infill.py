@@ -17,8 +17,7 @@ from torch import Tensor, nn
 
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures
-from proofmap.fills.fill import FILLS, Fill, rounded, title_of
-from proofmap.plugins.failures import check_call
+from proofmap.fills.fill import FILLS, Fill, rounded
 from proofmap.plugins.identity import identity
 from proofmap.plugins.python_file import from_python_file, is_python_file, split_python_file
 from proofmap.plugins.settings import required, setting
@@ -54,11 +53,6 @@ class Infill(Fill):
     net: Any = required(f"FILE.py:NAME of a function or module {_FORM}, or the object", main=True)
     batch: int = setting(16, "number of images in one batch of the inpainting net", least=1, most=128)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not isinstance(self.net, str):
-            _callable(self.net)
-
     def prepare(self, session: Session) -> None:
         super().prepare(session)
         self._net(session)
@@ -69,8 +63,8 @@ class Infill(Fill):
         shown, holes = torch.where(keep[:, None], images, gray), (~keep)[:, None].to(images)
         parts = zip(shown.split(self.batch), holes.split(self.batch), strict=True)
         with torch.no_grad():
-            found = torch.cat([self._painted(net, x, hole) for x, hole in parts]) if len(images) else shown
-        return found.clamp(*(inputs.limits or (0.0, 1.0)))
+            found = [self._painted(net, x, hole) for x, hole in parts]
+        return torch.cat([shown[:0], *found]).clamp(0, 1)
 
     def record(self, session: Session) -> dict[str, object]:
         return {**self.settings(), "gray": rounded(session.inputs.neutral), **self._net(session)[1]}
@@ -79,7 +73,14 @@ class Infill(Fill):
         """The net that paints, on the classifier's device, and the record of its code, made before it is copied and called."""
 
         def build() -> tuple[Painter, Mapping[str, object]]:
-            net = self._painter()
+            net = self.net
+            if isinstance(net, str) and is_python_file(net):
+                file, name, _ = split_python_file(net)
+                net = from_python_file(file, name, "net for infill")
+            if not callable(net) or isinstance(net, type):
+                raise InputError(
+                    f"infill needs net = a function or a torch module {_FORM}, or FILE.py:NAME of one, not {self._net_name()}"
+                )
             recorded = {"code": identity(net)}
             if isinstance(net, nn.Module):
                 net = copy.deepcopy(net).to(session.net.device).eval().requires_grad_(False)
@@ -88,39 +89,19 @@ class Infill(Fill):
         return session.memo((self, "net"), build)
 
     def _painted(self, net: Painter, shown: Tensor, holes: Tensor) -> Tensor:
-        who, found = f"the infill {title_of(self.net)}", net(shown.clone(), holes.clone())
-        if not isinstance(found, Tensor) or found.shape != shown.shape:
-            given = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
-            raise InputError(f"{who} returned {given}, expected images {tuple(shown.shape)} in [0, 1]")
-        found = found.to(shown)
-        if not bool(found.isfinite().all()):
+        found = net(shown.clone(), holes.clone())
+        if not isinstance(found, Tensor) or found.shape != shown.shape or not bool(found.isfinite().all()):
             raise InputError(
-                f"{who} returned values that are not finite; check its weights and its input's range"
+                f"the infill {self._net_name()} must return finite images {tuple(shown.shape)} in [0, 1], not {found}"
             )
-        return found
+        return found.to(shown)
 
-    def _painter(self) -> Painter:
-        net: Any = self.net
-        if isinstance(net, str):
-            if not is_python_file(net):
-                raise InputError(
-                    f"infill: net = {net!r} must be FILE.py:NAME of a function or module {_FORM}"
-                )
-            file, name, _ = split_python_file(net)
-            net = _callable(from_python_file(file, name, "net for infill"))
-        call = net.forward if isinstance(net, nn.Module) else net
-        check_call(call, f"the infill {title_of(self.net)}", "paint(images, holes)", None, None)
-        return net  # type: ignore[no-any-return]
+    def _net_name(self) -> str:
+        net = self.net
+        return net if isinstance(net, str) else str(getattr(net, "__qualname__", type(net).__name__))
 
     def settings(self) -> dict[str, object]:
-        return {**super().settings(), "net": title_of(self.net)}
+        return {**super().settings(), "net": self._net_name()}
 
     def changes(self) -> list[str]:
-        batch = [] if self.batch == type(self).batch else [f"batch={self.batch}"]
-        return [f"net={title_of(self.net)}", *batch]
-
-
-def _callable(net: Any) -> Any:
-    if not callable(net) or isinstance(net, type):
-        raise InputError(f"infill needs net = a function or a torch module {_FORM}, not {title_of(net)}")
-    return net
+        return [f"net={self._net_name()}", *(part for part in super().changes() if part.startswith("batch"))]

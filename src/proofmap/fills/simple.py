@@ -28,17 +28,29 @@ class Gray(Fill):
     )
 
     def prepare(self, session: Session) -> None:
-        _colour("Gray color", self.color, session.inputs)
+        self._value(session.inputs)
         super().prepare(session)
 
     def backgrounds(self, session: Session, images: Tensor, keys: Tensor) -> Tensor:
         inputs = session.inputs
         if self.color is None:
             return inputs.blank_like(images)
-        return inputs.per_channel(_colour("Gray color", self.color, inputs).to(images)).expand_as(images)
+        return inputs.per_channel(self._value(inputs).to(images)).expand_as(images)
 
     def record(self, session: Session) -> dict[str, object]:
-        return {"fill": self.name, "color": rounded(_colour("Gray color", self.color, session.inputs))}
+        return {"fill": self.name, "color": rounded(self._value(session.inputs))}
+
+    def _value(self, inputs: Inputs) -> Tensor:
+        """The colour with one value per channel."""
+        if self.color is None:
+            return inputs.neutral
+        given = self.color * inputs.channels if len(self.color) == 1 else self.color
+        low, high = inputs.limits or (-math.inf, math.inf)
+        if len(given) != inputs.channels or not all(low <= value <= high for value in given):
+            raise InputError(
+                f"Gray color must have {inputs.channels} channels with values in [{low:g}, {high:g}], or one value for all, not {given}"
+            )
+        return torch.tensor(given, dtype=torch.float32)
 
 
 @FILLS.register
@@ -53,14 +65,12 @@ class Blur(Fill):
         5.0, "standard deviation of the Gaussian, in positions; larger blurs more", above=0
     )
     kernel: int = setting(11, "side of the window, in positions; must be odd", least=1)
-    border: tuple[float, ...] | Literal["edge"] | None = setting(
-        None,
-        "colour beyond the input's border; none: the classifier's gray; edge: the outermost positions are repeated",
+    border: Literal["edge"] | None = setting(
+        None, "what is beyond the input's border; none: the classifier's gray; edge: its outermost positions"
     )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_odd(self)
+    def check_inputs(self, inputs: Inputs) -> None:
+        _check_window(self, inputs)
 
     def weights(self) -> Tensor:
         """The one-dimensional kernel: a Gaussian, cut at 4 sigma and reflected at the window's edges, which sums to 1."""
@@ -74,8 +84,8 @@ class Blur(Fill):
     def backgrounds(self, session: Session, images: Tensor, keys: Tensor) -> Tensor:
         inputs = session.inputs
         axes = len(inputs.positions)
-        _check_neighbours(inputs)
-        border = self._beyond(inputs).to(images)
+        border = torch.zeros(()) if self.border == "edge" else inputs.per_channel(inputs.neutral)
+        border = border.to(images)
         line, channels = self.weights().to(images), inputs.channels
         convolve = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}[axes]
         x = images - border  # so that zero padding means the border colour
@@ -89,15 +99,8 @@ class Blur(Fill):
             x = convolve(x, kernel.expand(channels, *kernel.shape[1:]), padding=padding, groups=channels)
         return x + border
 
-    def _beyond(self, inputs: Inputs) -> Tensor:
-        if isinstance(self.border, str):
-            return torch.zeros(())
-        return inputs.per_channel(_colour("Blur border", self.border, inputs))
-
     def record(self, session: Session) -> dict[str, object]:
-        border = (
-            self.border if isinstance(self.border, str) else rounded(self._beyond(session.inputs).flatten())
-        )
+        border = "edge" if self.border == "edge" else rounded(session.inputs.neutral)
         return {**self.settings(), "border": border}
 
 
@@ -109,13 +112,11 @@ class Median(Fill):
     description = "the median of a window around every position: flat areas with sharp borders"
     kernel: int = setting(11, "side of the window, in positions; must be odd", least=1)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_odd(self)
+    def check_inputs(self, inputs: Inputs) -> None:
+        _check_window(self, inputs)
 
     def backgrounds(self, session: Session, images: Tensor, keys: Tensor) -> Tensor:
         inputs = session.inputs
-        _check_neighbours(inputs)
         axes, half = len(inputs.positions), self.kernel // 2
         padded = F.pad(images, [half] * (2 * axes), mode="replicate")
         out = torch.empty_like(images)
@@ -145,7 +146,6 @@ class Noise(Fill):
         "standard deviation of the noise: in pixel values (0 to 1) for pictures, else in each channel's standard deviations",
         above=0,
     )
-    center: tuple[float, ...] | None = setting(None, "the mean colour; none: the classifier's gray")
 
     def backgrounds(self, session: Session, images: Tensor, keys: Tensor) -> Tensor:
         inputs = session.inputs
@@ -155,40 +155,21 @@ class Noise(Fill):
                 f"{', '.join(inputs.fills)}"
             )
         draws = streams.normal(keys, images[0].numel()).view(-1, *images.shape[1:])
-        center = inputs.per_channel(_colour("Noise center", self.center, inputs).to(images))
+        center = inputs.per_channel(inputs.neutral.to(images))
         if inputs.limits is None:
             return center + self.sigma * inputs.per_channel(images.new_tensor(inputs.std)) * draws
         return (center + self.sigma * draws).clamp(*inputs.limits)
 
     def record(self, session: Session) -> dict[str, object]:
-        return {**self.settings(), "center": rounded(_colour("Noise center", self.center, session.inputs))}
+        return {**self.settings(), "center": rounded(session.inputs.neutral)}
 
 
-def _check_odd(fill: Blur | Median) -> None:
+def _check_window(fill: Blur | Median, inputs: Inputs) -> None:
     if fill.kernel % 2 == 0:
         raise InputError(f"{type(fill).__name__} needs an odd kernel, not {fill.kernel}")
-
-
-def _check_neighbours(inputs: Inputs) -> None:
     if not inputs.has_neighbours:
         raise InputError(f"{inputs.noun} cannot be blurred: their {inputs.position_noun} have no neighbours")
     if len(inputs.positions) > 3:
         raise InputError(
             f"{inputs.noun} cannot be blurred: their {inputs.position_noun} have {len(inputs.positions)} axes, and at most 3 can be"
         )
-
-
-def _colour(what: str, given: tuple[float, ...] | None, inputs: Inputs) -> Tensor:
-    """The colour ``given`` as a tensor with one value per channel; a single value is used for all channels. If it is None, the
-    neutral colour. Values outside the limits raise an error.
-    """
-    if given is None:
-        return inputs.neutral
-    if len(given) == 1:
-        given = given * inputs.channels
-    if len(given) != inputs.channels:
-        raise InputError(f"{what} has {len(given)} channels, the classifier takes {inputs.channels}")
-    low, high = inputs.limits or (-math.inf, math.inf)
-    if not all(low <= value <= high for value in given):
-        raise InputError(f"{what} must lie in [{low:g}, {high:g}] per channel, not {given}")
-    return torch.tensor(given, dtype=torch.float32)

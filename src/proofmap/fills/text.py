@@ -6,21 +6,13 @@ the hidden words, as ``delete`` does. A model reads a text as a whole, so scores
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import lru_cache
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, TextInputs, Tokens
-from proofmap.fills.fill import FILLS, Fill, title_of
+from proofmap.fills.fill import FILLS, Fill
 from proofmap.fills.simple import Gray
-from proofmap.models.hubs import load_transformer, special_tokens
-from proofmap.plugins.identity import identity
-from proofmap.plugins.settings import required
 from proofmap.session import Session
 
 
@@ -124,6 +116,16 @@ def baseline_of(fill: Fill, inputs: Inputs) -> Fill:
     )
 
 
+def path_start(inputs: Inputs, x: Tensor) -> Tensor:
+    """What ``gray`` shows for inputs ``(N, *shape)`` as the baseline of path methods."""
+    fill = baseline_of(Gray(), inputs)
+    return (
+        fill.hidden(x, inputs)
+        if isinstance(fill, TextFill) and isinstance(inputs, Tokens)
+        else inputs.blank_like(x)
+    )
+
+
 def _tokens_of(fill: Fill, inputs: Inputs) -> Tokens:
     """``inputs``, if they are tokens; otherwise an error that names the fill."""
     if isinstance(inputs, Tokens):
@@ -132,123 +134,3 @@ def _tokens_of(fill: Fill, inputs: Inputs) -> Tokens:
     raise InputError(
         f"the fill {fill.name} is for nets of tokens, and this model takes {taken}; use one of {', '.join(inputs.fills)}"
     )
-
-
-# ---- words drawn by a masked language model -------------------------------------------------------------------------
-
-_Predictor = Callable[[Tensor, Tensor], Tensor]
-_FORM = "(tokens, attention) -> logits"
-
-
-@FILLS.register
-class MaskedLM(Fill):
-    """Hidden tokens are drawn by a masked language model, given the shown tokens.
-
-        x'_t ~ p(. | the text with the mask token at every hidden position),    independently for each hidden token.
-
-    ``model`` is the folder or name of a masked language model with the same tokens as the net, or a function from tokens
-    ``(N, T)``, with the mask token at hidden positions, and their attention mask ``(N, T)`` to logits ``(N, T, V)``. The fill
-    depends on what is shown, so it is for games and metrics; methods take other fills.
-    """
-
-    name = "masked-lm"
-    description = "words drawn by a masked language model of yours (for judging)"
-    reference = "Kim et al. 2020"
-    random = True
-    reads_mask = True
-    model: Any = required(f"FOLDER or name of a masked language model, or a function {_FORM}", main=True)
-
-    def check_inputs(self, inputs: Inputs) -> None:
-        if _tokens_of(self, inputs).token_number("mask") is None:
-            raise InputError(
-                "the tokenizer has no mask token, so no masked language model can fill words in; use another fill"
-            )
-
-    def prepare(self, session: Session) -> None:
-        super().prepare(session)
-        self._predictor(session)
-
-    def backgrounds_behind(self, session: Session, images: Tensor, keys: Tensor, keep: Tensor) -> Tensor:
-        inputs = _tokens_of(self, session.inputs)
-        predict, _ = self._predictor(session)
-        numbers, there = inputs.token_numbers(images)
-        hidden = ~inputs.over_channels(keep)[..., 0, :].bool() & there
-        mask = inputs.token_number("mask")
-        order = (~there).to(torch.uint8).argsort(dim=1, stable=True)[:, : int(there.sum(dim=1).max())]
-        given = numbers.masked_fill(hidden, mask or 0).gather(1, order)
-        with torch.no_grad():
-            logits = predict(given, there.gather(1, order).long())
-        if logits.shape[:2] != given.shape:
-            raise InputError(
-                f"the masked language model returned {tuple(logits.shape)} for tokens {tuple(given.shape)}, expected logits (N, T, V)"
-            )
-        places = streams.uniform(keys, numbers.shape[1]).to(logits).gather(1, order)
-        below = logits.softmax(dim=-1).cumsum(dim=-1)
-        drawn = torch.searchsorted(below, (places[..., None] * below[..., -1:]).contiguous())[..., 0]
-        found = numbers.scatter(1, order, drawn.clamp_max(logits.shape[-1] - 1))
-        return inputs.with_tokens(images, torch.where(hidden, found, numbers), hidden)
-
-    def record(self, session: Session) -> dict[str, object]:
-        return {**self.settings(), **self._predictor(session)[1]}
-
-    def _predictor(self, session: Session) -> tuple[_Predictor, Mapping[str, object]]:
-        """The language model, and the record of its code if it is a function."""
-
-        def build() -> tuple[_Predictor, Mapping[str, object]]:
-            if isinstance(self.model, str):
-                found = load_masked_model(self.model)
-                if found.vocabulary != _tokens_of(self, session.inputs).vocabulary:
-                    raise InputError(
-                        f"the masked language model {self.model} has other tokens than the net, so its words cannot be shown to the net; give "
-                        "one with the same tokenizer"
-                    )
-                return found, {}
-            if not callable(self.model):
-                raise InputError(
-                    f"masked-lm needs model = a folder or a function {_FORM}, not {type(self.model).__name__}"
-                )
-            return self.model, {"code": identity(self.model)}
-
-        return (session.whole or session).pool((self, "model"), build)
-
-    def settings(self) -> dict[str, object]:
-        return {**super().settings(), "model": title_of(self.model)}
-
-    def changes(self) -> list[str]:
-        return [f"model={title_of(self.model)}"]
-
-
-class _MaskedModel:
-    """A masked language model of transformers as a function from tokens ``(N, T)`` and their attention mask ``(N, T)``, with padding at the
-    end, to logits ``(N, T, V)`` over a vocabulary of V tokens.
-
-    Special tokens are added before and after each text. They are never predicted.
-    """
-
-    def __init__(self, model: Any, tokenizer: Any) -> None:
-        self.model = model
-        self.vocabulary: dict[str, int] = tokenizer.get_vocab()
-        self.first, self.last = special_tokens(tokenizer)
-        self.special = sorted(set(tokenizer.all_special_ids))
-
-    @torch.no_grad()
-    def __call__(self, tokens: Tensor, attention: Tensor) -> Tensor:
-        model, before, after = self.model.to(tokens.device), len(self.first), len(self.last)
-        n, length = tokens.shape
-        given = torch.zeros(n, before + length + after, dtype=torch.long, device=tokens.device)
-        open_to = torch.zeros_like(given)
-        given[:, :before] = torch.tensor(self.first, device=tokens.device)
-        given[:, before : before + length], open_to[:, before : before + length] = tokens, attention
-        ends = before + attention.sum(dim=1, keepdim=True) + torch.arange(after, device=tokens.device)
-        given.scatter_(1, ends, torch.tensor(self.last, device=tokens.device).expand(n, -1))
-        open_to[:, :before] = 1
-        open_to.scatter_(1, ends, 1)
-        logits: Tensor = model(input_ids=given, attention_mask=open_to).logits[:, before : before + length]
-        logits[..., self.special] = -torch.inf
-        return logits
-
-
-@lru_cache(maxsize=2)
-def load_masked_model(name: str) -> _MaskedModel:
-    """A masked language model from a folder or the hub."""
-    return _MaskedModel(*load_transformer("masked-lm", name, "AutoModelForMaskedLM"))

@@ -376,20 +376,15 @@ def load_transformer(scheme: str, name: str, kind: str) -> tuple[Any, Any]:
     """A model of texts of the class ``kind`` of transformers, from a folder or the hub, and its tokenizer.
 
     Raises:
-        ModelError: it cannot be loaded, or lacks weights, as if it was saved as a model of another class.
+        ModelError: it cannot be loaded.
     """
     transformers = require("transformers", extra="hf", purpose=f"the model {scheme}:{name}")
     where = _folder_or_repository(scheme, name)
     try:
-        model, info = getattr(transformers, kind).from_pretrained(name, output_loading_info=True, **where)
+        model = getattr(transformers, kind).from_pretrained(name, **where)
         tokenizer = transformers.AutoTokenizer.from_pretrained(name, **where)
     except (OSError, ValueError, KeyError, ImportError) as error:
         raise ModelError(f"{scheme}:{name} cannot be loaded: {reason_of(error)}") from error
-    missing = sorted(key for key in info["missing_keys"] if "position_ids" not in key)
-    if missing and kind == "AutoModelForMaskedLM":
-        raise ModelError(
-            f"{name} has no head that predicts masked words (no {missing[0]}); give a model that was saved as a masked language model"
-        )
     return model.float().eval().requires_grad_(False), tokenizer
 
 

@@ -262,10 +262,6 @@ class TokenReader:
     def mean(self) -> Tensor:
         return self.table.mean(dim=0)
 
-    @cached_property
-    def vocabulary(self) -> dict[str, int]:
-        return dict(self.tokenizer.get_vocab())
-
     def token(self, which: str) -> int | None:
         found = getattr(self.tokenizer, {"mask": "mask_token_id", "unknown": "unk_token_id"}[which])
         return None if found is None else int(found)

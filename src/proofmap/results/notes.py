@@ -127,13 +127,24 @@ def distractor_words(
 def _users(records: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, str], list[str]]:
     """For each (pool, part), the names of the methods or metrics that draw from it. The pool of images is given in words; the part is
     ``learn`` or ``judge``."""
-    from proofmap.fills.images import pools_in
-
     users: dict[tuple[str, str], list[str]] = {}
     for name, record in records.items():
-        for drawn in pools_in(record).items():
+        for drawn in _pools_in(record).items():
             users.setdefault(drawn, []).append(name)
     return users
+
+
+def _pools_in(record: Mapping[str, Any]) -> dict[str, str]:
+    """The pools of random images in a record of results: a dict from the description of each pool to the part of the sources that
+    it was drawn from. The part is empty in old records.
+    """
+    own = "fill" in record and "pool" in record
+    found = {str(record["pool"]): str(record.get("part", ""))} if own else {}
+    values = (item for value in record.values() for item in (value if isinstance(value, list) else [value]))
+    for item in values:
+        if isinstance(item, Mapping):
+            found |= _pools_in(item)
+    return found
 
 
 def _named(users: Mapping[tuple[str, str], Sequence[str]]) -> list[str]:

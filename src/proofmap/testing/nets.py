@@ -201,10 +201,6 @@ class ToyReader:
     def mean(self) -> Tensor:
         return self.table.mean(dim=0)
 
-    @property
-    def vocabulary(self) -> dict[str, int]:
-        return {str(number): number for number in range(len(self.table))}
-
     def token(self, which: str) -> int | None:
         return (MASK if self.has_mask else None) if which == "mask" else UNKNOWN
 

@@ -235,11 +235,6 @@ class Inputs(ABC):
         """What the fill ``gray`` shows behind inputs ``(N, *shape)``: the neutral value."""
         return self.per_channel(self.neutral.to(x)).expand_as(x)
 
-    def start_like(self, x: Tensor) -> Tensor:
-        """The default baseline of path methods, such as integrated gradients, for inputs ``(N, *shape)``. It is what the fill ``gray``
-        shows, except for kinds whose values cannot be interpolated from there."""
-        return self.blank_like(x)
-
     # ---- inputs with different numbers of positions -------------------------------------------------------------
 
     def lengths(self, x: Tensor) -> Tensor | None:

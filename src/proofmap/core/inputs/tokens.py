@@ -40,10 +40,6 @@ class Reader(Protocol):
     def mean(self) -> Tensor:
         """The mean embedding ``(d,)`` of all tokens."""
 
-    @property
-    def vocabulary(self) -> dict[str, int]:
-        """The vocabulary id of each token."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Tokens(TextInputs):
@@ -128,22 +124,14 @@ class Tokens(TextInputs):
     def blank_like(self, x: Tensor) -> Tensor:
         return self.removed(x)
 
-    def start_like(self, x: Tensor) -> Tensor:
-        return self.replaced(x, "neutral")
-
     def replaced(self, x: Tensor, token: str) -> Tensor:
-        """Texts with every token replaced by the token ``mask``, ``unknown`` or ``neutral``. ``neutral`` is the mask token if the
-        net has one, otherwise the unknown token, otherwise an embedding of zeros. In a word of several tokens, each of them is
-        replaced."""
+        """Texts with every token replaced by the token ``mask`` or ``unknown``. In a word of several tokens, each of them is replaced."""
         reader = self._reader()
-        number = reader.token("mask" if token == "neutral" else token)
-        number = reader.token("unknown") if number is None and token == "neutral" else number
-        if number is None and token != "neutral":
+        number = reader.token(token)
+        if number is None:
             raise InputError(
                 f"the tokenizer has no {token} token, so words cannot be hidden by it; use another fill: delete, closed, zero, images"
             )
-        if number is None:
-            return self._all_showing(x, -1, torch.zeros(self.width))
         return self._all_showing(x, number, reader.embedding(torch.tensor(number)))
 
     def _all_showing(self, x: Tensor, number: int, embedding: Tensor) -> Tensor:
@@ -168,10 +156,6 @@ class Tokens(TextInputs):
         """The vocabulary id of the token ``mask`` or ``unknown``; None if there is no such token."""
         return self._reader().token(which)
 
-    @property
-    def vocabulary(self) -> dict[str, int]:
-        return self._reader().vocabulary
-
     def token_numbers(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The vocabulary ids ``(N, S)`` of the tokens of texts, and a mask of the slots that hold a token."""
         return x[:, _ID].long(), x[:, _STATE] != 0
@@ -180,14 +164,6 @@ class Tokens(TextInputs):
     def embedded(x: Tensor) -> tuple[Tensor, Tensor]:
         """The states ``(N, S)`` and the embeddings ``(N, S, d)`` of the S slots of texts ``(N, C, S)``, for nets."""
         return x[:, _STATE], x[:, _FIRST:].transpose(1, 2)
-
-    def with_tokens(self, x: Tensor, numbers: Tensor, where: Tensor) -> Tensor:
-        """Texts with the tokens ``numbers`` ``(N, S)`` in the slots ``where`` ``(N, S)``."""
-        made = x.clone()
-        shown = self._reader().embedding(numbers.clamp_min(0).cpu()).to(x).transpose(1, 2)
-        made[:, _ID] = torch.where(where, numbers.to(x), x[:, _ID])
-        made[:, _FIRST:] = torch.where(where[:, None], shown, x[:, _FIRST:])
-        return made
 
     def closed(self, x: Tensor) -> Tensor:
         """Texts in which attention to every token is masked, as for padding."""

@@ -16,6 +16,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, TextInputs, Tokens
 from proofmap.core.ranking import as_maps
 from proofmap.fills.fill import rounded
+from proofmap.fills.text import path_start
 from proofmap.methods.adapters.library import Call, LibraryMethod, parameters
 from proofmap.methods.attention import check_one_pass, of_words
 from proofmap.methods.gradients.plain import CHANNELS_HELP, Channels
@@ -182,7 +183,7 @@ class Captum(LibraryMethod):
             given = dict(options)
             if given.get(_BASELINES) is _OWN:
                 x = images.detach()
-                given[_BASELINES] = inputs.blank_like(x) if by_words else inputs.start_like(x)
+                given[_BASELINES] = inputs.blank_like(x) if by_words else path_start(inputs, x)
             if by_words:  # for each value of a text, the index of its word
                 words = inputs.over_channels(torch.arange(inputs.count)).expand(1, *inputs.shape).long()
                 given[_FEATURES] = words.to(images.device)
