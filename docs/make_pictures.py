@@ -29,11 +29,10 @@ from proofmap.metrics.localisation import side_by_side
 from proofmap.metrics.roughness import roughness
 from proofmap.report import pictures, sheets
 from proofmap.report.figures.curves import Line, Panel, TVCurves
-from proofmap.report.figures.desk import desk_of
 from proofmap.report.figures.drawing import draw
 from proofmap.report.figures.grid import GridCell, GridFigure
 from proofmap.report.figures.learned import masks_by_k
-from proofmap.report.figures.masks import mask_pairs, two_objects
+from proofmap.report.figures.masks import desk_of, mask_pairs, two_objects
 from proofmap.report.figures.scatter import ScatterFigure, ScatterPanel, ScatterPoint, scatter_figure
 from proofmap.report.figures.theorem import TheoremFigure
 from proofmap.report.pictures import hidden_of, masked_photo

@@ -18,9 +18,9 @@ told = {}
 import proofmap.models
 told["hubs"] = sorted({"torchvision", "timm", "transformers"} & sys.modules.keys())
 
-from proofmap.report.figures.desk import desk
+from proofmap.report.figures.theorem import theorem
 from proofmap.report import figures
-told["caption"] = desk().caption()
+told["caption"] = theorem(d=32, gammas=(0.5,), trials=2, points=2).caption()
 told["matplotlib"] = "matplotlib" in sys.modules
 
 import proofmap.core.inputs

@@ -22,10 +22,15 @@ from proofmap.metrics.scores import completeness
 from proofmap.report import figures
 from proofmap.report.figures import drawing, grid
 from proofmap.report.figures.curves import CurvesFigure, Line, Panel, curves_figure, tv_curves
-from proofmap.report.figures.desk import desk, desk_of, desk_of_photo
-from proofmap.report.figures.label_matrix import label_matrix
 from proofmap.report.figures.learned import artifacts, masks_by_k
-from proofmap.report.figures.masks import mask_grid, two_objects, two_objects_of, wrong_mask_grid
+from proofmap.report.figures.masks import (
+    desk_of,
+    desk_of_photo,
+    mask_grid,
+    two_objects,
+    two_objects_of,
+    wrong_mask_grid,
+)
 from proofmap.report.figures.scatter import ScatterFigure, ScatterPanel, ScatterPoint, scatter_figure
 from proofmap.report.pictures import masked_photo
 from proofmap.results.proof_shape import strength
@@ -120,17 +125,17 @@ def test_every_figure_becomes_a_png_and_a_caption(
         assert np.asarray(picture.convert("L")).std() > 1
     caption = figure.caption()
     assert caption.endswith(".") and "\n" not in caption and "Settings: " in caption
-    if name not in ("desk", "theorem"):
+    if name != "theorem":
         assert (
             "net Sequential" in caption and "seed 0" in caption and re.search(r"\d (images?|rows)", caption)
         )
     assert not list(tmp_path.glob(".*"))
 
 
-def test_the_same_record_gives_the_same_bytes(tmp_path: Path) -> None:
+def test_the_same_record_gives_the_same_bytes(found: pm.Evaluation, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     for kind in ("pdf", "png", "svg"):
-        a, b = (drawing.draw(desk(), tmp_path / f"{k}.{kind}").read_bytes() for k in "ab")
+        a, b = (drawing.draw(curves_figure(found), tmp_path / f"{k}.{kind}").read_bytes() for k in "ab")
         assert a == b
 
 
@@ -139,7 +144,7 @@ def test_draw_figure_writes_what_was_asked_for(found: pm.Evaluation, tmp_path: P
     written = figures.draw_figure("curves", evaluation=found, out=tmp_path / "new", formats=("pdf",))
     assert [p.name for p in written] == ["curves.pdf", "curves.txt"]
     assert written[1].read_text() == curves_figure(found).caption() + "\n"
-    assert figures.figures_of(found) == ["curves", "scatter", "mask-grid", "mask-grid-wrong", "label-matrix"]
+    assert figures.figures_of(found) == ["curves", "scatter", "mask-grid", "mask-grid-wrong"]
 
 
 @pytest.mark.parametrize(
@@ -148,7 +153,7 @@ def test_draw_figure_writes_what_was_asked_for(found: pm.Evaluation, tmp_path: P
         ("pie", {}, "no figure is named 'pie'. Known are: artifact, curves"),
         ("curves", {}, "is drawn from an evaluation"),
         ("artifact", {}, "it needs a classifier and images"),
-        ("desk", {"formats": ("gif",)}, "written as pdf, png, svg, not gif"),
+        ("theorem", {"formats": ("gif",)}, "written as pdf, png, svg, not gif"),
     ],
 )
 def test_what_is_missing_is_said_before_anything_is_written(
@@ -318,21 +323,12 @@ def test_signs_are_those_of_the_scores_not_of_the_drawn_curve(found: pm.Evaluati
     first = found.results[0]
     ones = torch.ones(found.f.shape)
     insertion = dataclasses.replace(first.insertion, auc=found.f.clone())
-    for complete, sound, sign, words in (
-        (0.5, 1.0, "↓", "complete .50"),
-        (1.0, 0.5, "↑", "sound .50"),
-        (1.0, 1.0, "=", "complete and sound"),
-    ):
+    for complete, sound, sign in ((0.5, 1.0, "↓"), (1.0, 0.5, "↑"), (1.0, 1.0, "=")):
         pairs = {"completeness": complete * ones, "soundness": sound * ones, "soundness-2": ones}
         result = dataclasses.replace(first, insertion=insertion, pairs=pairs)
         judged = dataclasses.replace(found, results=(result,))
-        cell = mask_grid(judged).rows[0][1]
-        assert cell is not None and cell.below == f"{grid.short_probability(float(found.f[0, 0]))} {sign}"
-        assert words in drawn_words(desk_of(judged))
-
-
-def drawn_words(figure: drawing.Figure) -> list[str]:
-    return words(drawn(figure))
+        for cell in (mask_grid(judged).rows[0][1], desk_of(judged).rows[0][1]):
+            assert cell is not None and cell.below == f"{grid.short_probability(float(found.f[0, 0]))} {sign}"
 
 
 def test_a_grid_has_as_many_rows_as_are_asked_for(found: pm.Evaluation) -> None:
@@ -395,51 +391,12 @@ def test_masks_by_k_shows_every_mask_alone(f: pm.Classifier, images: Tensor) -> 
     assert cell.below == grid.short_probability(float(alone))
 
 
-# ---- the matrix and the desk -------------------------------------------------------------------------------
-
-
-def test_the_matrix_is_by_label_when_all_images_have_the_same(found: pm.Evaluation) -> None:
-    record = label_matrix(found)
-    assert record.labels == tuple(found.label_names) and not record.by_place
-    result, areas = found.results[0], record.matrices[0].areas
-    expected = np.zeros((4, 4))
-    for i in range(3):
-        for j, a in enumerate(found.labels[i].tolist()):
-            for k, b in enumerate(found.labels[i].tolist()):
-                expected[a, b] += float(result.insertion.matrix[i, j, k]) / 3  # type: ignore[index]
-    assert np.array(areas) == pytest.approx(expected, abs=1e-6)
-    image = drawn(record).axes[0].get_images()[0].get_array()
-    assert np.asarray(image)[:4] == pytest.approx(expected, abs=1e-6)
-    assert np.asarray(image)[4] == pytest.approx(np.array(record.believed), abs=1e-6)
-
-
-def test_the_matrix_is_by_order_when_images_have_labels_of_their_own(
-    f: pm.Classifier, images: Tensor
-) -> None:
-    top2 = pm.evaluate(f, images, methods=["gradient"], labels=torch.tensor([[0, 1], [2, 3], [1, 2]]))
-    record = label_matrix(top2)
-    assert record.by_place and record.labels == ("1", "2")
-    matrix = top2.results[0].insertion.matrix
-    assert matrix is not None
-    assert record.matrices[0].areas[0][1] == pytest.approx(float(matrix[:, 0, 1].mean()), abs=1e-6)
-
-
-def test_the_desk_says_the_papers_numbers() -> None:
-    shown = words(drawn(desk()))
-    assert {
-        "f = .67",
-        "f = .13",
-        "complete .97",
-        "sound .45",
-        "complete .58",
-        "desk",
-        "desktop computer",
-    } <= set(shown)
-
-
 def test_the_desk_of_a_photo_says_what_was_measured(f: pm.Classifier, images: Tensor) -> None:
     record = desk_of_photo(f, images, methods=["gradient", "random"])
     top2 = f.probabilities(images[:1]).topk(2)
-    assert record.labels == tuple(f.names[a] for a in top2.indices[0].tolist())
-    assert list(record.f) == pytest.approx(top2.values[0].tolist(), abs=1e-5)
-    assert len(record.pictures) == 2 and record.photo is not None and record.photo.shape == (SIZE, SIZE, 3)
+    expected = [
+        f"{f.names[a]}\nf = {grid.short_probability(p)}"
+        for a, p in zip(top2.indices[0].tolist(), top2.values[0].tolist(), strict=True)
+    ]
+    assert [row[0].below for row in record.rows if row[0] is not None] == expected
+    assert record.headings == ("image", "gradient", "random*") and all(len(row) == 3 for row in record.rows)

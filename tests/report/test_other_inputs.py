@@ -20,8 +20,8 @@ from proofmap.core.inputs import Inputs
 from proofmap.core.ranking import keep_top, rank
 from proofmap.report import figures, page_pictures, pictures, sheets
 from proofmap.report.choice import choose_pictured
-from proofmap.report.figures.desk import desk_of
 from proofmap.report.figures.drawing import draw
+from proofmap.report.figures.masks import desk_of
 from proofmap.report.html import write_report
 from proofmap.results.compare import compare
 from proofmap.results.verdict import verdict
@@ -113,13 +113,7 @@ def test_every_figure_of_an_evaluation_is_drawn_and_captioned_in_the_inputs_word
 ) -> None:
     pytest.importorskip("matplotlib")
     made = [figures.make_figure(name, evaluation=found[inputs]) for name in figures.figures_of(found[inputs])]
-    assert {figure.name for figure in made} == {
-        "curves",
-        "scatter",
-        "mask-grid",
-        "mask-grid-wrong",
-        "label-matrix",
-    }
+    assert {figure.name for figure in made} == {"curves", "scatter", "mask-grid", "mask-grid-wrong"}
     for figure in [*made, desk_of(found[inputs])]:
         caption = figure.caption().lower()
         assert not re.search(FOREIGN, caption)

@@ -1,4 +1,4 @@
-"""Texts on sheets, pages, in notebooks and terminals: every picture shows the words that were judged, in the order that was judged."""
+"""Texts on pages, in notebooks and terminals: every one shows the words that were judged, in the order that was judged."""
 
 from __future__ import annotations
 
@@ -9,23 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import ImageFont
 
 import proofmap as pm
 from proofmap.cli.console import SafeConsole
 from proofmap.cli.explain import coloured, marked, print_words
 from proofmap.core.inputs import Text
 from proofmap.metrics.proof_scores import Peak, ProofReach
-from proofmap.report import words
+from proofmap.report import listed
 from proofmap.report.html import write_report
-from proofmap.report.sheets import explained_sheet, finding
-from proofmap.report.words import (
-    WordProof,
-    font_for,
-    missing_words,
-    word_picture,
-    word_proof,
-)
+from proofmap.report.listed import ListedProof, listed_proof
 from proofmap.results.proof_shape import shape_of
 
 TEXTS = [
@@ -50,9 +42,9 @@ def evaluation() -> pm.Evaluation:
     return pm.evaluate(net, TEXTS, methods=["belief-order", "occlusion"], labels="all", keep_maps=3)
 
 
-def proof_of(evaluation: pm.Evaluation, method: str, index: int, label: str) -> WordProof:
+def proof_of(evaluation: pm.Evaluation, method: str, index: int, label: str) -> ListedProof:
     place = evaluation.labels[index].tolist().index(evaluation.label_names.index(label))
-    return word_proof(evaluation, evaluation[method], index, place)
+    return listed_proof(evaluation, evaluation[method], index, place)
 
 
 @pytest.mark.parametrize("method", ["belief-order", "occlusion"])
@@ -62,17 +54,17 @@ def test_the_belief_beside_the_words_is_that_of_the_model(
     evaluation: pm.Evaluation, method: str, index: int, label: str
 ) -> None:
     proof = proof_of(evaluation, method, index, label)
-    assert "".join(proof.words) == TEXTS[index] and sorted(proof.order) == list(range(len(proof.words)))
+    assert "".join(proof.names) == TEXTS[index] and sorted(proof.order) == list(range(len(proof.names)))
     shown = [
-        "".join(word for p, word in enumerate(proof.words) if p in proof.order[:k])
-        for k in range(len(proof.words) + 1)
+        "".join(word for p, word in enumerate(proof.names) if p in proof.order[:k])
+        for k in range(len(proof.names) + 1)
     ]
     expected = [row[label == "good"] for row in critic(shown)]
     assert proof.along == pytest.approx(expected, abs=1e-6)
     belief = expected[-1]
     enough = next(k for k, p in enumerate(expected) if k and p >= 0.9 * belief)
     assert proof.shape.enough == enough
-    assert proof.shape.reach == pytest.approx(enough / len(proof.words))
+    assert proof.shape.reach == pytest.approx(enough / len(proof.names))
 
 
 def test_words_against_the_label_come_last_and_padding_never(evaluation: pm.Evaluation) -> None:
@@ -80,7 +72,7 @@ def test_words_against_the_label_come_last_and_padding_never(evaluation: pm.Eval
         evaluation, "occlusion", 0, "good"
     )  # "bad" counts against it: below the zeros of padding
     assert proof.order[-1] == 0 and proof.heat[0] < 0.5 < proof.heat[5] and proof.shade(0) != proof.shade(5)
-    assert [proof.order[place] for place in proof.places] == list(range(len(proof.words)))
+    assert [proof.order[place] for place in proof.places] == list(range(len(proof.names)))
 
 
 LONG = " ".join(["bad", "money, ", *["and"] * 34, "good", "good"])
@@ -106,7 +98,7 @@ def test_numbers_of_a_text_do_not_depend_on_the_padding(curve: dict[str, Any]) -
         assert [max(own.reach or 0 for own in shapes[2 * i :][:2]) for i in range(4)] == pytest.approx(
             list(result.values.values())[1].tolist()
         )
-        shown = [word_proof(found, result, i, j) for i in range(4) for j in range(2)]
+        shown = [listed_proof(found, result, i, j) for i in range(4) for j in range(2)]
         return [(own.along, own.shape) for own in shown]
 
     near = numbers(64)
@@ -114,50 +106,13 @@ def test_numbers_of_a_text_do_not_depend_on_the_padding(curve: dict[str, Any]) -
     assert numbers(80, 0) == [shape.peak for *_, shape in near]
 
 
-def test_the_title_counts_words_of_the_text(evaluation: pm.Evaluation) -> None:
-    assert finding(evaluation, evaluation["belief-order"], 1).startswith("text-1: 1 of 1 words gives good; ")
-
-
 def test_tables_and_files_name_the_words(evaluation: pm.Evaluation, tmp_path: Path) -> None:
     alone = pm.Proof(evaluation)
     line = next(row for row in str(alone).splitlines() if "text-1" in row and "good" in row)
     assert line.endswith("Good")
-    alone.save(tmp_path)
+    assert "proofs.html" in {path.name for path in alone.save(tmp_path)}
     lines = (tmp_path / "positions.csv").read_text().splitlines()
     assert len(lines) == 1 + 2 * 2 * sum(len(text.split()) for text in TEXTS)  # no line for padding
-
-
-# ---- sheets ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_sheet_shades_words_and_underlines_the_proof(evaluation: pm.Evaluation) -> None:
-    proof = proof_of(evaluation, "belief-order", 0, "good")
-    picture, missing = word_picture(proof)
-    colours = {colour for _, colour in picture.getcolors(maxcolors=100_000) or []}
-    assert missing == "" and proof.colour in colours
-    assert {proof.shade(k) for k in range(len(proof.words))} - {None} <= colours
-    assert explained_sheet(evaluation, 0).height > 4 * picture.height  # two methods, two labels
-
-
-def test_a_word_that_no_font_has_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(words, "_fonts", lambda size: (ImageFont.load_default(size),))
-    assert font_for("good", 15) is not None and font_for("晴れ", 15) is None
-    said = missing_words(["晴れ", "한국"])
-    assert said.startswith(
-        "No font found here can draw 2 words (CJK, Hangul, Hiragana): they are shown by number"
-    )
-
-
-def test_right_to_left_text_begins_on_the_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    font = pytest.importorskip("PIL.features").check("raqm") and font_for("שלום", 15)
-    if not font:
-        pytest.skip("no font with Hebrew, or a Pillow that cannot set it")
-    net = pm.Classifier(critic, inputs=Text(length=9), names=["bad", "good"], batch_size=8)
-    proof = proof_of(pm.explain(net, ["שלום good עולם"], labels="all").evaluation, "belief-order", 0, "good")
-    left: dict[int, int] = {}
-    monkeypatch.setattr(words, "_draw_word", lambda draw, proof, k, word, font, box: left.update({k: box[0]}))
-    word_picture(proof)
-    assert left[0] > left[1] > left[2]
 
 
 # ---- terminals, notebooks -----------------------------------------------------------------------------------------
@@ -177,10 +132,10 @@ def test_a_terminal_colours_words_and_a_file_has_brackets(
 
 
 def test_a_notebook_shows_text_as_text(evaluation: pm.Evaluation) -> None:
-    shown = words._proof_html(proof_of(evaluation, "belief-order", 0, "good"))
+    shown = listed._proof_html(evaluation, 0, proof_of(evaluation, "belief-order", 0, "good"))
     assert "&lt;b&gt;songs&lt;/b&gt;" in shown and "<b>songs" not in shown and 'dir="auto"' in shown
     assert shown.count("border-bottom") == proof_of(evaluation, "belief-order", 0, "good").shape.enough
-    assert shown in pm.Proof(evaluation)._repr_html_()
+    assert shown in pm.Proof(evaluation)._repr_html_() and pm.Proof(evaluation)._repr_png_() is None
 
 
 # ---- the page -------------------------------------------------------------------------------------------------------
@@ -219,6 +174,6 @@ def test_the_slider_shows_words_one_by_one(browser: Any, page_file: Path, evalua
         cell = page.locator("#image-0 .cell").first
         proof = proof_of(evaluation, "belief-order", 0, page.locator("#image-0 .row h4").first.text_content())
         shown = cell.locator(".kept .word:not(.unseen-word)").all_text_contents()
-        assert shown == [proof.words[p].strip() for p in sorted(proof.order[:step])]
+        assert shown == [proof.names[p].strip() for p in sorted(proof.order[:step])]
     assert complaints == []
     page.close()

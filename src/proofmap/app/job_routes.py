@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import io
 import math
 import shlex
 from collections.abc import Mapping, Sequence
@@ -36,9 +35,9 @@ from proofmap.core.inputs import Inputs
 from proofmap.core.text import counted
 from proofmap.fills import Fill
 from proofmap.methods import Method
-from proofmap.report.display import map_tensors, maps_safetensors, sheet_png
+from proofmap.report.display import LISTS, maps_safetensors, sheet_png
 from proofmap.report.html import write_report
-from proofmap.report.pictures import crop_words, original_of
+from proofmap.report.pictures import crop_words
 from proofmap.report.sheets import explained_sheet
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.sharing import shared, without_folders
@@ -118,7 +117,7 @@ def add_job_routes(router: APIRouter, server: Server) -> None:
 
     @router.get("/api/jobs/{job}/files/{file}")
     async def job_file(job: _JobId, file: Annotated[str, Path(max_length=40)]) -> Response:
-        """A file to save: sheet.png, page.html, maps.npz, maps.safetensors, command.txt."""
+        """A file to save: sheet.png, page.html, maps.safetensors, command.txt."""
         found = jobs[job]
         facts = await server.facts(found.asked.net)
         content = await run_in_threadpool(_saved, found, file, facts.inputs)
@@ -212,7 +211,6 @@ def _ranks_of(answer: Mapping[str, Any]) -> Tensor:
 _FILES = {
     "sheet.png": "image/png",
     "page.html": "text/html; charset=utf-8",
-    "maps.npz": "application/octet-stream",
     "maps.safetensors": "application/octet-stream",
     "command.txt": "text/plain; charset=utf-8",
 }
@@ -234,18 +232,14 @@ def _saved(job: MapJob, file: str, inputs: Inputs) -> bytes:
 
 
 def _made(job: MapJob, evaluation: Evaluation, file: str, inputs: Inputs) -> bytes:
-    match file:
-        case "sheet.png":
-            with job.photo.opened() as picture:
-                return sheet_png(explained_sheet(evaluation, 0, crop_words(picture, inputs)))
-        case "page.html":
-            return _page(job, evaluation, inputs)
-        case "maps.safetensors":
-            return maps_safetensors(evaluation)
-    archive = io.BytesIO()
-    arrays = {name: tensor.numpy() for name, tensor in map_tensors(evaluation).items()}
-    np.savez_compressed(archive, allow_pickle=False, **arrays)
-    return archive.getvalue()
+    if file == "page.html":
+        return _page(job, evaluation, inputs)
+    if file == "maps.safetensors":
+        return maps_safetensors(evaluation)
+    if inputs.shown_as in LISTS:
+        raise NotFound(f"{inputs.noun} have no sheet; page.html shows them")
+    with job.photo.opened() as picture:
+        return sheet_png(explained_sheet(evaluation, 0, crop_words(picture, inputs)))
 
 
 def _page(job: MapJob, evaluation: Evaluation, inputs: Inputs) -> bytes:
@@ -258,7 +252,7 @@ def _page(job: MapJob, evaluation: Evaluation, inputs: Inputs) -> bytes:
             title=f"What do the maps of {shown} prove?",
             command=job.command,
             explained=True,
-            originals=lambda _: original_of(picture, inputs),
+            crops=lambda _: crop_words(picture, inputs),
         )
         return page.read_bytes()
 

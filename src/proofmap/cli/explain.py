@@ -33,8 +33,8 @@ from proofmap.models import DEFAULT_MODEL
 from proofmap.plugins.specs import split_specs
 from proofmap.report.display import save_proof
 from proofmap.report.html import write_report
-from proofmap.report.pictures import crop_words, original_of
-from proofmap.report.words import WordProof, word_proof
+from proofmap.report.listed import ListedProof, listed_proof
+from proofmap.report.pictures import crop_words
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import fill_notes, other_fill
 from proofmap.results.notes import distractor_notes
@@ -52,7 +52,7 @@ def print_words(evaluation: Evaluation, console: Console | None = None) -> None:
     for i in evaluation.pictured[:_MOST_TEXTS]:
         for result in evaluation.results:
             for j in evaluation.places_of(i)[:_MOST_LABELS]:
-                proof = word_proof(evaluation, result, i, j)
+                proof = listed_proof(evaluation, result, i, j)
                 by = f" by {result.name}" if len(evaluation.results) > 1 else ""
                 head = f"{evaluation.image_names[i]}, {proof.label}{by} {percent(proof.shape.belief)}: {proof.shape.summary}"
                 console.print(Text(terminal_text(head), style="bold" if has_colours else ""))
@@ -65,10 +65,10 @@ def print_words(evaluation: Evaluation, console: Console | None = None) -> None:
     console.print(Text(f"{shade}{how}: the first {units} of the map that give the belief"))
 
 
-def coloured(proof: WordProof) -> Text:
+def coloured(proof: ListedProof) -> Text:
     """The text of a proof with its words in the colours of the map."""
     text = Text()
-    for k, word in enumerate(proof.words):
+    for k, word in enumerate(proof.names):
         shade, bare = proof.shade(k), terminal_text(one_line(word)).rstrip()
         proves = k in proof.proving
         ink, paper = (None, None) if shade is None else ("rgb(24,24,28)", "rgb({},{},{})".format(*shade))
@@ -77,13 +77,13 @@ def coloured(proof: WordProof) -> Text:
     return text
 
 
-def marked(proof: WordProof) -> str:
+def marked(proof: ListedProof) -> str:
     """The text of a proof without colours, in which the words that prove the label are in brackets.
 
     If nothing proves the label, there are no brackets.
     """
     parts = []
-    for k, word in enumerate(proof.words):
+    for k, word in enumerate(proof.names):
         bare = terminal_text(one_line(word)).rstrip()
         parts.append((f"[{bare}]" if k in proof.proving else bare) + (" " if word != word.rstrip() else ""))
     return "".join(parts).rstrip()
@@ -208,17 +208,19 @@ def explain(
     if fill_notes(proof.evaluation):
         stderr.print(f"with another fill: {options.command_line()} --fill {other_fill(proof.evaluation)}")
     named = proof.methods[0] if len(proof.methods) == 1 else f"{len(proof.methods)} methods"
+
+    def crops(k: int) -> str:
+        return crop_words(data.read(block.indices[k]), classifier.inputs)
+
     with written_together(folder) as part:
-        written = save_proof(
-            proof.evaluation, part, lambda k: crop_words(data.read(block.indices[k]), classifier.inputs)
-        )
+        written = save_proof(proof.evaluation, part, crops)
         report = write_report(
             proof.evaluation,
             part / "report.html",
             title=f"What do the maps of {named} prove?",
             command=options.command_line(),
             explained=True,
-            originals=lambda k: original_of(data.read(block.indices[k]), classifier.inputs),
+            crops=crops,
         )
     print_written([folder / path.name for path in (*written, report)])
     for failure in block.failures:

@@ -15,7 +15,6 @@ from pathlib import Path
 import torch
 from PIL import Image, PngImagePlugin
 from safetensors.torch import save
-from torch import Tensor
 
 from proofmap.core.errors import MissingExtra
 from proofmap.core.files import atomic_write, distinct_names, file_name, write_text, written_together
@@ -23,9 +22,9 @@ from proofmap.core.inputs.pictures import OWN_SOFTWARE, SUFFIXES
 from proofmap.core.text import counted, one_line
 from proofmap.report.figures import figures_of, make_figure
 from proofmap.report.figures.drawing import draw
+from proofmap.report.listed import lists_html
 from proofmap.report.pictures import data_uri, picture_bytes
 from proofmap.report.sheets import MOST_IMAGES, explained_sheet
-from proofmap.report.words import texts_html
 from proofmap.results import score_tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import f_of_fill, fill_notes, given_by_fill
@@ -41,6 +40,8 @@ from proofmap.results.statistics import Score
 from proofmap.results.tables import json_text, records_csv
 from proofmap.results.verdict import verdict
 
+LISTS = ("words", "columns")
+"""How inputs are shown that are written as lists instead of being drawn."""
 MOST_PICTURES = 3
 """Largest number of pictures of one result in a notebook."""
 WIDEST = 1200
@@ -174,21 +175,16 @@ def save_proof(
     return [Path(folder, path.name) for path in written]
 
 
-def map_tensors(evaluation: Evaluation) -> dict[str, Tensor]:
-    """The maps and the labels on the CPU. The maps are called ``maps``, or ``maps.METHOD`` if there are several methods."""
-    several = len(evaluation.results) > 1
-    return {
-        **{
-            f"maps.{result.name}" if several else "maps": evaluation.maps_of(result).cpu().contiguous()
-            for result in evaluation.results
-        },
-        "labels": evaluation.labels.cpu().contiguous(),
-    }
-
-
 def maps_safetensors(evaluation: Evaluation) -> bytes:
-    """The content of a safetensors file with :func:`map_tensors` and, as metadata, the names of the images."""
-    return save(map_tensors(evaluation), metadata={"images": json.dumps(list(evaluation.image_names))})
+    """The content of a safetensors file with the maps, the labels and, as metadata, the names of the images. The maps are called ``maps``, or
+    ``maps.METHOD`` if there are several methods."""
+    several = len(evaluation.results) > 1
+    tensors = {
+        f"maps.{result.name}" if several else "maps": evaluation.maps_of(result).cpu().contiguous()
+        for result in evaluation.results
+    }
+    tensors["labels"] = evaluation.labels.cpu().contiguous()
+    return save(tensors, metadata={"images": json.dumps(list(evaluation.image_names))})
 
 
 def sheet_png(sheet: Image.Image) -> bytes:
@@ -204,10 +200,16 @@ def _save_sheets(
     """Write a sheet for each of the first images with stored maps, and return the paths.
 
     Files are called ``IMAGE.METHOD.png``, or ``IMAGE.compared.png`` if there are several methods. IMAGE is the image's name without the
-    suffix of its file. Names that are equal get numbers.
+    suffix of its file. Names that are equal get numbers. Texts and rows are written to one HTML file.
     """
     shown = evaluation.results[0].name if len(evaluation.results) == 1 else "compared"
     indices = evaluation.pictured[:MOST_IMAGES]
+    if evaluation.inputs.shown_as in LISTS:
+        write_text(
+            out / "proofs.html",
+            f'<!doctype html>\n<meta charset="utf-8">\n{lists_html(evaluation, indices)}\n',
+        )
+        return [out / "proofs.html"]
     images = [Path(evaluation.image_names[i]) for i in indices]
     bare = [image.with_suffix("") if image.suffix.lower() in SUFFIXES else image for image in images]
     names = distinct_names([file_name(str(name)) for name in bare])
@@ -250,19 +252,20 @@ def proof_html(evaluation: Evaluation) -> str:
 
 
 def proof_png(evaluation: Evaluation) -> bytes | None:
-    """The sheet of the first image whose maps were kept, as the content of a PNG file; None if there is no such image."""
+    """The sheet of the first image whose maps were kept, as the content of a PNG file; None if there is no such image, and for texts and
+    rows, which are no pictures."""
     shown = evaluation.pictured
-    return (
-        picture_bytes(_shrunk(explained_sheet(evaluation, shown[0])), "PNG", optimize=True) if shown else None
-    )
+    if not shown or evaluation.inputs.shown_as in LISTS:
+        return None
+    return picture_bytes(_shrunk(explained_sheet(evaluation, shown[0])), "PNG", optimize=True)
 
 
 def _pictures_html(evaluation: Evaluation) -> str:
     """HTML with the sheets of the first images as inline pictures: always the first one, and more as long as they take at most ``MOST_BYTES`` in
-    total. Texts are written, with shaded words."""
+    total. Texts and rows are written as lists."""
     shown = evaluation.pictured[:MOST_PICTURES]
-    if evaluation.inputs.shown_as == "words":
-        return texts_html(evaluation, shown)
+    if evaluation.inputs.shown_as in LISTS:
+        return lists_html(evaluation, shown)
     parts: list[str] = []
     weight = 0
     for i in shown:

@@ -12,7 +12,6 @@ import json
 import platform
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -30,11 +29,10 @@ from proofmap.core.version import __version__
 from proofmap.metrics import METRICS
 from proofmap.report.choice import Choice, choose_pictured
 from proofmap.report.figures import scatter
+from proofmap.report.listed import WORDS_NOTE
 from proofmap.report.opening import belief_sentence, headline, opening
 from proofmap.report.page_pictures import Picture, json_number, pictures_of
-from proofmap.report.pictures import SIGNED_WORDS, Original, hidden_of
-from proofmap.report.proof_columns import proof_columns
-from proofmap.report.words import WORDS_NOTE
+from proofmap.report.pictures import SIGNED_WORDS, hidden_of
 from proofmap.results import score_tables, tables
 from proofmap.results.evaluation import Evaluation, Results, evaluation_of
 from proofmap.results.fill_alone import MARK, is_marked
@@ -75,7 +73,7 @@ def write_report(
     choice: Choice | None = None,
     most_labels: int = 5,
     explained: bool = False,
-    originals: Callable[[int], Original | None] | None = None,
+    crops: Callable[[int], str] = lambda _: "",
 ) -> Path:
     """Write the report of an evaluation, a run or a proof to one file and return its path.
 
@@ -92,7 +90,7 @@ def write_report(
         most_labels: the largest number of labels drawn for an image. The scores cover all labels.
         explained: whether the page is about photos rather than methods. Such a page begins with what the net says and what the maps prove,
             with a row for each method and its labels side by side. Scores come later.
-        originals: function that takes the index of an image and returns its original photo if the net sees only a part of it.
+        crops: takes the index of an image and returns a note for it, such as how much of the original the net sees.
     """
     evaluation = shared(evaluation_of(results))
     record = {
@@ -107,9 +105,8 @@ def write_report(
     if choice is None:
         choice = choose_pictured(evaluation, among=evaluation.pictured)
     pictures, drawing = pictures_of(evaluation, list(choice.reasons), most_labels)
-    if originals is not None:
-        pictures = [replace(p, original=originals(p.record["index"])) for p in pictures]
     for picture in pictures:
+        picture.record["crop"] = crops(picture.record["index"])
         picture.record["reasons"] = [without_folders(r) for r in choice.reasons[picture.record["index"]]]
         if explained:
             picture.record["says"] = belief_sentence(evaluation, picture.record["index"])
@@ -118,7 +115,7 @@ def write_report(
     first = None if explained else opening(evaluation, record["verdict"]["methods"])
     target = Path(path)
     panels = scatter.scatter_panels(evaluation)
-    write_text(target, page_html(record, pictures, panels, first, proof_columns(evaluation)))
+    write_text(target, page_html(record, pictures, panels, first))
     return target
 
 
@@ -127,7 +124,6 @@ def page_html(
     pictures: Sequence[Picture],
     panels: Sequence[scatter.ScatterPanel],
     opening: Mapping[str, Any] | None = None,
-    carriers: Mapping[str, Any] | None = None,
 ) -> str:
     """The HTML of the report page. Equal arguments give equal text.
 
@@ -136,7 +132,6 @@ def page_html(
         pictures: the images that are shown in full.
         panels: the scatter plots.
         opening: the data of the opening (:mod:`proofmap.report.opening`), if the page has one.
-        carriers: for rows of a table, the columns that carry the proofs.
     """
     return (
         _environment()
@@ -150,22 +145,19 @@ def page_html(
             scatter=scatter,
             panels=panels,
             opening=opening,
-            carriers=carriers,
-            sections=_sections(record, opening is not None, carriers is not None),
+            sections=_sections(record, opening is not None),
         )
     )
 
 
-def _sections(record: Mapping[str, Any], opens: bool, columns: bool) -> list[tuple[str, str]]:
+def _sections(record: Mapping[str, Any], opens: bool) -> list[tuple[str, str]]:
     """The sections of the page in order, as pairs of the section's id and the text of the link to it."""
     images, scores = ("pictures", f"{record['noun'].capitalize()} by {record['noun']}"), ("scores", "Scores")
     middle = [images, scores] if record["explained"] else [scores, images]
     return [
         *([("opening", f"One {record['noun']}")] if opens else []),
         ("verdict", "What the net says" if record["explained"] else "Verdict"),
-        middle[0],
-        *([("columns", "Columns")] if columns else []),
-        middle[1],
+        *middle,
         ("images", f"Every {record['noun']}"),
         *([("matrix", "Own label only?")] if record["matrix"] else []),
         ("made", "How it was made"),

@@ -14,9 +14,9 @@ from typing import Any
 
 from proofmap.core.labels import UNBELIEVED, is_by_probability
 from proofmap.core.text import counted
+from proofmap.report.listed import words_of
 from proofmap.report.page_pictures import photo_uri
 from proofmap.report.pictures import KEPT_SHARE, data_uri, hidden_of, masked_photo
-from proofmap.report.words import words_of
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import fill_words
 from proofmap.results.proof_shape import (

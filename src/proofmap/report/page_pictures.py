@@ -29,18 +29,17 @@ from proofmap.core.inputs import Inputs, Pictures, Series
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.ranking import Ties, rank
 from proofmap.core.text import short_names
+from proofmap.report.listed import listed_proof, words_of
 from proofmap.report.pictures import (
-    Original,
     data_uri,
     displayed,
     drawn_series,
     per_pixel,
     photo,
 )
-from proofmap.report.words import words_of
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import fill_words
-from proofmap.results.proof_shape import curve_of, positions_in_order, proof_values, shape_of
+from proofmap.results.proof_shape import proof_values, shape_of
 from proofmap.results.records import MethodResult
 
 LONGEST_COLUMN = 28
@@ -75,16 +74,13 @@ def _list_maps(
     in the map (0 is first); ``enough``, the number of positions that reach the net's belief; and ``curve``, the probability of the label while
     0, 1, 2, ... positions are shown.
     """
-    count = evaluation.count_of(index)
-    found: dict[str, Any] = {"heat": [], "order": [], "enough": [], "curve": []}
-    for j in places:
-        heat = displayed(evaluation.map_of(result, index, j)[:count], signed=result.signed)
-        order = positions_in_order(evaluation, result, index, j)
-        found["heat"].append([round(255 * value) for value in heat.tolist()])
-        found["order"].append(sorted(range(count), key=order.__getitem__))
-        found["enough"].append(shape_of(evaluation, result, index, j).enough)
-        found["curve"].append([float(f"{p:.9g}") for p in curve_of(evaluation, result, index, j).tolist()])
-    return found
+    proofs = [listed_proof(evaluation, result, index, j) for j in places]
+    return {
+        "heat": [[round(255 * value) for value in proof.heat] for proof in proofs],
+        "order": [list(proof.places) for proof in proofs],
+        "enough": [proof.shape.enough for proof in proofs],
+        "curve": [[json_number(p) for p in proof.along] for proof in proofs],
+    }
 
 
 STEPS = 200
@@ -97,13 +93,12 @@ class Picture:
     """One image that the page shows in full.
 
     ``record`` is plain data. ``photo`` is the data URI of the photo, and ``levels`` has a data URI of the maps' levels for each method.
-    ``original`` is the uncropped photo if the net sees only a part of it. Rows and texts have only a record.
+    Rows and texts have only a record.
     """
 
     record: dict[str, Any]
     photo: str
     levels: list[str]
-    original: Original | None = None
 
 
 def slider_counts(positions: int, steps: int = STEPS) -> list[int]:

@@ -1,6 +1,6 @@
 """Pictures of maps, made with Pillow: heat maps over photos, masked photos, and pictures as files and data URIs.
 
-The module also has the lines of series as data, and small originals of cropped photos with a frame around the part that the net sees.
+The module also has the lines of series as data.
 
 The colours of pictures: of heat maps, of signed heat maps, of verdicts and of hidden positions.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image, ImageDraw
+from PIL import Image
 from torch import Tensor
 
 from proofmap.core.inputs import Inputs, Pictures, Series
@@ -196,81 +196,16 @@ def drawn_series(x: Tensor, inputs: Series, width: int | None = None) -> dict[st
     return found
 
 
-# ---- originals ----------------------------------------------------------------------------------------------
-
-
-LOST = 0.03
-"""If at most this share of a photo's area is cropped, the original is not shown."""
-SIDE = 320
-"""The longest side of the small original, in pixels."""
-_LEAST = 24  # of the shorter side, where a photo is very narrow
-_DIMMED = 0.45
-
-
-@dataclass(frozen=True)
-class Original:
-    """A small picture of a photo of which the net sees only a part: its data URI, its width and height in pixels, and its caption."""
-
-    picture: str
-    width: int
-    height: int
-    words: str
-
-
-def original_of(photo: Image.Image, inputs: Inputs, *, cropped: bool = False) -> Original | None:
-    """The original photo, reduced, with a frame around the part that the net sees. None if the net sees (almost) the whole photo.
-
-    ``cropped`` says whether the dataset itself crops its photos, as in :meth:`Pictures.prepare`.
-    """
-    if not isinstance(inputs, Pictures):
-        return None
-    share = inputs.seen_share(photo, cropped=cropped)
-    if share > 1 - LOST:
-        return None
-    small = framed(photo, inputs.seen_part(photo, cropped=cropped))
-    words = (
-        f"The original, {photo.width} x {photo.height}. The net sees {_percent(share)} of it, the part inside the frame. "
-        "Everything on this page is about that part."
-    )
-    return Original(data_uri(small, "JPEG", quality=85), small.width, small.height, words)
+# ---- cropped photos -----------------------------------------------------------------------------------------
 
 
 def crop_words(photo: Image.Image, inputs: Inputs) -> str:
-    """A sentence for a sheet that says how much of a photo the net sees; empty if the net sees (almost) the whole photo."""
+    """A sentence that says how much of a photo the net sees; empty if the net sees (almost) the whole photo."""
     share = inputs.seen_share(photo) if isinstance(inputs, Pictures) else 1.0
-    if share > 1 - LOST:
+    if share > 0.97:
         return ""
-    return f"The net sees {_percent(share)} of the original ({photo.width} x {photo.height} pixels): what is shown here. The rest is cropped."
-
-
-def framed(photo: Image.Image, part: tuple[float, float, float, float]) -> Image.Image:
-    """The photo reduced in size, with a frame around ``part`` and darker outside the frame.
-
-    ``part`` is left, top, right and bottom as shares of the photo's sides.
-    """
-    scale = min(1.0, SIDE / max(photo.size))
-    size = tuple(max(min(_LEAST, side), round(side * scale)) for side in photo.size)
-    small = photo.convert("RGBA").resize((size[0], size[1]), Image.Resampling.BILINEAR)
-    page = Image.new("RGBA", small.size, (128, 128, 128, 255))
-    shown = Image.alpha_composite(page, small).convert("RGB")
-    left, top, right, bottom = (
-        round(share * side) for share, side in zip(part, (*small.size, *small.size), strict=True)
-    )
-    box = (left, top, max(left + 1, right), max(top + 1, bottom))
-    dimmed = Image.blend(shown, Image.new("RGB", shown.size), 1 - _DIMMED)
-    dimmed.paste(shown.crop(box), box[:2])
-    draw = ImageDraw.Draw(dimmed)
-    edge = (box[0], box[1], box[2] - 1, box[3] - 1)
-    draw.rectangle(edge, outline=(0, 0, 0), width=3)
-    draw.rectangle(
-        (edge[0] + 1, edge[1] + 1, max(edge[0] + 1, edge[2] - 1), max(edge[1] + 1, edge[3] - 1)),
-        outline="white",
-    )
-    return dimmed
-
-
-def _percent(share: float) -> str:
-    return "less than 1 %" if share < 0.005 else f"{100 * share:.0f} %"
+    seen = "less than 1 %" if share < 0.005 else f"{100 * share:.0f} %"
+    return f"The net sees {seen} of the original ({photo.width} x {photo.height} pixels): what is shown here. The rest is cropped."
 
 
 # ---- hidden positions ---------------------------------------------------------------------------------------

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
-from PIL import Image
 
-from proofmap.core.errors import ProofmapError
 from proofmap.core.files import output_folder, write_text
-from proofmap.core.inputs import Pictures
 from proofmap.core.text import counted
 from proofmap.data.dataset import Dataset
-from proofmap.data.specs import rebuild_dataset
 from proofmap.report.choice import Choice, choose_pictured
 from proofmap.report.display import NUMBER_FILES, save_pictures
 from proofmap.report.html import write_report
-from proofmap.report.pictures import Original, original_of
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.sharing import shared
 from proofmap.study.run import Outcome
@@ -40,7 +34,7 @@ def write_run_report(
     The report shows in full the ``worst`` images in soundness, the ``worst`` images in completeness, and ``random`` random images.
     """
     evaluation, choice = load_pictured(run, worst=worst, random=random, dataset=dataset)
-    return _report(run, evaluation, choice, path, title, dataset)
+    return _report(run, evaluation, choice, path, title)
 
 
 def _banner(run: Run) -> str:
@@ -61,7 +55,7 @@ def save_run(
     write_text(run.folder / "scores.csv", NUMBER_FILES["scores.csv"](shared(evaluation)))
     written = [
         run.folder / "scores.csv",
-        _report(run, evaluation, choice, run.folder / "report.html", "", dataset),
+        _report(run, evaluation, choice, run.folder / "report.html", ""),
     ]
     if pictures:
         save_pictures(shared(evaluation), output_folder(run.folder / "pictures"))
@@ -116,9 +110,7 @@ def _judged_by_all(numbers: Evaluation) -> list[int] | None:
     return found or None
 
 
-def _report(
-    run: Run, evaluation: Evaluation, choice: Choice, path: Path, title: str, dataset: Dataset | None
-) -> Path:
+def _report(run: Run, evaluation: Evaluation, choice: Choice, path: Path, title: str) -> Path:
     return write_report(
         evaluation,
         path,
@@ -130,32 +122,7 @@ def _report(
         banner=_banner(run),
         choice=choice,
         title=title,
-        originals=_originals(run, evaluation, dataset),
     )
-
-
-def _originals(
-    run: Run, evaluation: Evaluation, dataset: Dataset | None
-) -> Callable[[int], Original | None] | None:
-    """A function that returns the original photo of an image of the run; None if the dataset is gone.
-
-    The evaluation has the pixels of only those images that have not changed since they were judged.
-    """
-    if not isinstance(evaluation.inputs, Pictures) or not evaluation.pictured:
-        return None
-    settings: Any = run.manifest.study
-    try:
-        data = dataset or rebuild_dataset(settings["dataset"])
-    except ProofmapError:
-        return None
-    index = {name: i for i, name in enumerate(data.names)}
-
-    def original(place: int) -> Original | None:
-        photo = data.read(index[run.images[place].name])
-        is_photo = isinstance(photo, Image.Image)
-        return original_of(photo, evaluation.inputs, cropped=data.cropped) if is_photo else None
-
-    return original
 
 
 def run_provenance(run: Run) -> Mapping[str, object]:

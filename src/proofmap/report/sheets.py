@@ -1,7 +1,7 @@
 """Sheets: one picture per image that shows what the maps of its labels prove. Saved results and notebooks show them.
 
-A sheet has a title, a grid of captioned pictures with a small bar chart for each proof, and notes. A text has its words shaded by the map. A row of
-a table has its columns in the order of the map, with the probability of the label while the columns down to this one are shown.
+A sheet has a title, a grid of captioned pictures with a small bar chart for each proof, and notes. Texts and rows of a table have no sheets:
+:mod:`proofmap.report.listed` writes them as HTML.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from proofmap.core.inputs import Series
 from proofmap.core.labels import NO_LABEL
-from proofmap.core.text import counted, short_names, shortened, wrapped
+from proofmap.core.text import counted, shortened, wrapped
 from proofmap.report.pictures import (
     INK,
     KEPT_SHARE,
@@ -29,17 +29,14 @@ from proofmap.report.pictures import (
     photo,
     picture_ratio,
 )
-from proofmap.report.words import WIDE, WORDS_NOTE, word_picture, word_proof
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.fill_alone import f_of_fill, fill_causes, fill_words, other_fill
+from proofmap.results.fill_alone import fill_causes, fill_words, other_fill
 from proofmap.results.notes import WRONG_WORDS
 from proofmap.results.proof_shape import (
     BAR,
     ProofShape,
-    curve_of,
     other_curve_note,
     percent,
-    positions_in_order,
     shape_of,
 )
 from proofmap.results.records import MethodResult
@@ -55,15 +52,6 @@ _NOTES = (
     "best first (AUC), and a line up to the largest value. Lower bar: the share of the {positions} that reaches f.",
     f"A proof has an average close to f: less than {percent(BAR)} of f is too weak (incomplete), more than {percent(1 / BAR)} is too strong (unsound).",
 )
-_RANKED_NOTE = (
-    "Columns in the order of the map, best first. Bars: the probability of the label while the columns down to this line are shown and "
-    "the others are filled. Dark line: the belief, on the whole row. In the colour of the verdict: the first columns, up to the one that reaches it."
-)
-_COLUMN_LINE, _PALE = 19, (120, 120, 128)
-_TEXT = 0.6
-"""Share of a list of columns that names and values take."""
-_MOST_RANKED = 4  # labels side by side
-_REACHED = 0.9  # the share of f that counts as the belief, as in reach
 MOST_IMAGES, MOST_LABELS = 50, 8
 """Sheets are made for the first ``MOST_IMAGES`` images, and show the first ``MOST_LABELS`` labels."""
 
@@ -87,8 +75,6 @@ class SheetCell:
     lines: tuple[SheetText, ...] = ()
     shape: ProofShape | None = None
     """The shape of a proof, drawn as bars between the picture and the text."""
-    above: SheetText | None = None
-    """A line above the picture."""
 
 
 def draw_shape(draw: ImageDraw.ImageDraw, shape: ProofShape, x: int, y: int, width: int) -> None:
@@ -131,9 +117,7 @@ def sheet(
     heights = [
         _GAP
         + max(
-            (tall + 4 if cell.picture else 0)
-            + (_SHAPE if cell.shape else 0)
-            + _LINE * (len(lines) + bool(cell.above))
+            (tall + 4 if cell.picture else 0) + (_SHAPE if cell.shape else 0) + _LINE * len(lines)
             for cell, lines in zip(cells, texts, strict=True)
         )
         for cells, texts in zip(rows, laid, strict=True)
@@ -148,9 +132,6 @@ def sheet(
     for cells, texts, height in zip(rows, laid, heights, strict=True):
         for column, (cell, lines) in enumerate(zip(cells, texts, strict=True)):
             x, below = _GAP + column * (side + _GAP), y
-            if cell.above is not None:
-                draw.text((x, y), _fitting(cell.above.text, plain, side), INK, plain)
-                below += _LINE
             if cell.picture is not None:
                 page.paste(_enlarged(cell.picture, side), (x, below))
                 below += tall + 4
@@ -248,129 +229,10 @@ def _short(probability: float) -> str:
     return percent(probability).replace("less than ", "<").replace("more than ", ">")
 
 
-def finding(evaluation: Evaluation, result: MethodResult, index: int) -> str:
-    """A sentence about an input with named positions: ``4 of 30 columns give malignant; benign gets 2 % at most``.
-
-    If the fill alone reaches .9 f, no position is needed: ``gray alone gives malignant, with nothing shown; ...``. If the label's probability is
-    then at most one half, the model may say another label, so the sentence has the probability: ``1 of 8 columns gives no 48 % (whole row 52 %)``.
-    """
-    noun, count = evaluation.inputs.position_noun, evaluation.count_of(index)
-    first, *others = sorted(evaluation.places_of(index), key=lambda j: -float(evaluation.f[index, j]))[:2]
-    enough = shape_of(evaluation, result, index, first).enough
-    label, f = _label_words(evaluation, index, first), float(evaluation.f[index, first])
-
-    def gives(p: float) -> str:
-        return label if p > 0.5 else f"{label} {_short(p)} (whole {evaluation.inputs.singular} {_short(f)})"
-
-    said, alone = f"no proof of {label}", float(f_of_fill(result.insertion)[index, first])
-    if enough and alone >= _REACHED * f:
-        said = f"{result.insertion.settings.get('fill', 'the fill')} alone gives {gives(alone)}, with nothing shown"
-    elif enough:
-        shown = float(curve_of(evaluation, result, index, first)[enough])
-        said = f"{enough} of {count} {noun} {'gives' if enough == 1 else 'give'} {gives(shown)}"
-    for j in others:
-        said += f"; {_label_words(evaluation, index, j)} gets {_short(shape_of(evaluation, result, index, j).peak)} at most"
-    return f"{evaluation.image_names[index]}: {said}"
-
-
-def _label_words(evaluation: Evaluation, index: int, place: int) -> str:
-    """The name of a label for use in a sentence: ``label 0`` if the name is the number 0."""
-    name = evaluation.label_name(index, place)
-    return f"label {name}" if name.isdecimal() else name
-
-
-def ranked_columns(
-    evaluation: Evaluation, result: MethodResult, index: int, place: int, *, side: int, most: int
-) -> Image.Image:
-    """A picture, ``side`` pixels wide, of the first ``most`` columns of a map, best first, with the probability after each column."""
-    inputs, image = evaluation.inputs, evaluation.image_of(index)
-    order = positions_in_order(evaluation, result, index, place)
-    along = curve_of(evaluation, result, index, place)
-    belief = float(evaluation.f[index, place])
-    shape = shape_of(evaluation, result, index, place)
-    enough, colour = shape.enough, STRENGTHS[shape.strength.word] or _PALE
-    lines = min(most, inputs.count)
-    page = Image.new("RGB", (side, _COLUMN_LINE * (lines + 2)), (250, 250, 250))
-    draw, font = ImageDraw.Draw(page), ImageFont.load_default(12)
-    left, wide = round(_TEXT * side), round((1 - _TEXT) * side) - 8
-    drawn, all_names = order[:lines], inputs.position_names
-    values = [shortened(inputs.value_text(image, p), 16) for p in drawn]
-    room = left - max(draw.textlength(value, font) for value in values) - 20
-    names = short_names([all_names[p] for p in drawn], room, measure=lambda t: draw.textlength(t, font))
-
-    def at(p: float) -> int:
-        return left + round(min(max(float(p), 0.0), 1.0) * wide)
-
-    for k in range(lines + 1):
-        y, proves = _COLUMN_LINE * k, 0 < k <= enough
-        if k == 0:
-            draw.text((4, y + 2), "nothing shown", _PALE, font)
-        else:
-            draw.text((4, y + 2), names[k - 1], colour if proves else INK, font)
-            draw.text((left - 8, y + 2), values[k - 1], _PALE, font, anchor="ra")
-        draw.rectangle((left, y + 4, at(1.0), y + _COLUMN_LINE - 5), (236, 238, 242))
-        draw.rectangle(
-            (left, y + 4, at(along[k]), y + _COLUMN_LINE - 5), colour if proves else (150, 158, 170)
-        )
-    end = _COLUMN_LINE * (lines + 1)
-    draw.line((at(belief), 0, at(belief), end), INK, 2)
-    left_out = inputs.count - lines
-    draw.text((4, end + 2), f"and {left_out} more" if left_out else "", _PALE, font)
-    draw.text((left, end + 2), "0", _PALE, font)
-    draw.text((at(1.0), end + 2), "1", _PALE, font, anchor="ra")
-    return page
-
-
-def _ranked_sheet(evaluation: Evaluation, index: int) -> Image.Image:
-    """The sheet of one row of a table and the first method: for each label the columns in the order of the map, their curve, and what they
-    prove."""
-    result, side, cells = evaluation.results[0], 360, []
-    for j, label in _labels(evaluation, index)[:_MOST_RANKED]:
-        lines = [
-            SheetText(evaluation.label_names[label], strong=True),
-            SheetText(f"{_belief(evaluation, index, j)[0]}, maps by {result.name}"),
-        ]
-        drawn = ranked_columns(evaluation, result, index, j, side=side, most=16)
-        cells.append(_proof_cell(evaluation, result, index, j, drawn, lines))
-    title, notes = finding(evaluation, result, index), sheet_notes(evaluation, index)
-    return sheet(title, [cells], [_RANKED_NOTE, *notes], side=side, ratio=_ratio(cells[0].picture))
-
-
-def _word_sheet(evaluation: Evaluation, index: int) -> Image.Image:
-    """The sheet of one text. For each method and label, one below the other, it shows the text with shaded words and what they prove."""
-    inputs, several = evaluation.inputs, len(evaluation.results) > 1
-    rows: list[list[SheetCell]] = []
-    missing = ""
-    for result in evaluation.results:
-        for k, (j, label) in enumerate(_labels(evaluation, index)):
-            drawn, missing = word_picture(word_proof(evaluation, result, index, j))
-            belief = ", ".join(_belief(evaluation, index, j))
-            about = f"{evaluation.label_names[label]}{f' by {result.name}' if several else ''}: {belief}"
-            if result.label_free and k == 0:
-                about += " (one map for all labels)"
-            cell = _proof_cell(evaluation, result, index, j, drawn)
-            rows.append([replace(cell, above=SheetText(about, strong=True))])
-    one = finding(evaluation, evaluation.results[0], index)
-    title = f"{evaluation.image_names[index]}: what does each method prove?" if several else one
-    note = WORDS_NOTE.format(positions=inputs.position_noun)
-    return sheet(
-        title,
-        rows,
-        [*([missing] if missing else []), note, *sheet_notes(evaluation, index)],
-        side=WIDE,
-        ratio=_ratio(rows[0][0].picture),
-        signed=any(result.signed for result in evaluation.results),
-    )
-
-
 def _belief(evaluation: Evaluation, index: int, place: int) -> list[str]:
     """Lines below the name of a label: the net's belief in it, and a remark if it is a wrong one."""
     said = f"whole {evaluation.inputs.singular} {_short(float(evaluation.f[index, place]))}"
     return [said, *([WRONG_WORDS] if evaluation.wrong_kind(index, place) else [])]
-
-
-def _ratio(picture: Image.Image | None) -> float:
-    return 1.0 if picture is None else picture.height / picture.width
 
 
 def proof_sheet(evaluation: Evaluation, index: int, crop: str = "") -> Image.Image:
@@ -408,8 +270,6 @@ def comparison_sheet(evaluation: Evaluation, index: int, crop: str = "") -> Imag
     """The sheet of one image and all methods, with a row per method and a column per label. ``crop`` is a note on how much of the original
     the net sees."""
     image, inputs, labels = evaluation.image_of(index), evaluation.inputs, _labels(evaluation, index)
-    ranked = inputs.shown_as == "columns"
-    side = 300 if ranked else 190
     head = [SheetCell(None)]
     for j, label in labels:
         name = SheetText(evaluation.label_names[label], strong=True)
@@ -419,38 +279,30 @@ def comparison_sheet(evaluation: Evaluation, index: int, crop: str = "") -> Imag
         lines = [SheetText(part, strong=True) for part in wrapped(result.name, 26, lines=8).split("\n")]
         if result.label_free:
             lines.append(SheetText("one map for all labels"))
-        if result.signed and not ranked:
+        if result.signed:
             lines.append(SheetText("signed"))
-        shown = result is evaluation.results[0] and not ranked
+        shown = result is evaluation.results[0]
         row = [SheetCell(photo(image, inputs) if shown else None, tuple(lines))]
         for j, _ in labels:
-            heat = (
-                ranked_columns(evaluation, result, index, j, side=side, most=8)
-                if ranked
-                else overlay(image, evaluation.map_of(result, index, j), inputs, signed=result.signed)
-            )
+            heat = overlay(image, evaluation.map_of(result, index, j), inputs, signed=result.signed)
             row.append(_proof_cell(evaluation, result, index, j, heat))
         rows.append(row)
     title = f"{evaluation.image_names[index]}: what does each method prove?"
     return sheet(
         title,
         rows,
-        [*([_RANKED_NOTE] if ranked else []), *([crop] if crop else []), *sheet_notes(evaluation, index)],
-        side=side,
-        ratio=_ratio(rows[1][1].picture) if ranked else picture_ratio(inputs),
-        signed=not ranked and any(result.signed for result in evaluation.results),
+        [*([crop] if crop else []), *sheet_notes(evaluation, index)],
+        side=190,
+        ratio=picture_ratio(inputs),
+        signed=any(result.signed for result in evaluation.results),
     )
 
 
 def explained_sheet(evaluation: Evaluation, index: int, crop: str = "") -> Image.Image:
     """The sheet of one image: its maps by one method, or those of several methods below one another. ``crop`` is a note on how much of the
     original the net sees."""
-    if evaluation.inputs.shown_as == "words":
-        return _word_sheet(evaluation, index)
-    if len(evaluation.results) > 1:
-        return comparison_sheet(evaluation, index, crop)
-    columns = evaluation.inputs.shown_as == "columns"
-    return _ranked_sheet(evaluation, index) if columns else proof_sheet(evaluation, index, crop)
+    draw = comparison_sheet if len(evaluation.results) > 1 else proof_sheet
+    return draw(evaluation, index, crop)
 
 
 def sheet_notes(evaluation: Evaluation, index: int) -> list[str]:

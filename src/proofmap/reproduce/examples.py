@@ -30,9 +30,9 @@ from proofmap.core.errors import InputError
 from proofmap.core.labels import label_index
 from proofmap.data.dataset import random_choice
 from proofmap.data.loader import load_blocks
-from proofmap.report.figures.desk import desk_of
 from proofmap.report.figures.drawing import Figure
 from proofmap.report.figures.learned import artifacts_of
+from proofmap.report.figures.masks import desk_of
 from proofmap.reproduce import study_recipe
 from proofmap.reproduce.findings import Findings, Job, PaperTable
 from proofmap.reproduce.rows import study_of

@@ -13,7 +13,8 @@ import { byId, make, setUpCopy } from "./shared.js";
 import { asSentence, ITEM, progressWords } from "./sentences.js";
 import { buttonOf, isOpen, next, stageWords } from "./stages.js";
 
-const FILES = [["sheet.png", "Sheet of pictures"], ["page.html", "Page"], ["maps.npz", "Maps (npz)"], ["maps.safetensors", "Maps (safetensors)"]];
+const SHEET = ITEM === "row" || ITEM === "text" ? [] : [["sheet.png", "Sheet of pictures"]];
+const FILES = [...SHEET, ["page.html", "Page"], ["maps.safetensors", "Maps"]];
 
 const KIND = ITEM === "photo" ? photoKind : listKind;
 

@@ -16,7 +16,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.files import output_folder, write_text
 from proofmap.core.text import check_known
-from proofmap.report.figures import curves, desk, label_matrix, learned, masks, scatter, theorem  # noqa: F401
+from proofmap.report.figures import curves, learned, masks, scatter, theorem  # noqa: F401
 from proofmap.report.figures.drawing import FIGURES, FORMATS, Figure, draw
 from proofmap.results.evaluation import Evaluation, Results, evaluation_of
 from proofmap.results.sharing import shared
@@ -83,6 +83,5 @@ def figures_of(evaluation: Evaluation) -> list[str]:
         "scatter": bool(scatter.scatter_panels(evaluation)),
         "mask-grid": bool(evaluation.pictured),
         "mask-grid-wrong": bool(evaluation.pictured) and bool((evaluation.labels[:, 1:] >= 0).any()),
-        "label-matrix": evaluation.results[0].insertion.matrix is not None and evaluation.labels.shape[1] > 1,
     }
     return [name for name, yes in possible.items() if yes]

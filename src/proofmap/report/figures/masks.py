@@ -19,6 +19,7 @@ from proofmap.core.ranking import keep_top
 from proofmap.core.text import one_line
 from proofmap.judging import evaluate
 from proofmap.methods.method import MethodLike
+from proofmap.metrics import Metric
 from proofmap.metrics.proof_scores import default_metrics
 from proofmap.report.figures.drawing import evaluation_settings, place_title, registered
 from proofmap.report.figures.grid import (
@@ -63,18 +64,7 @@ def mask_grid(
         about=f"{evaluation.inputs.noun.capitalize()} with only the top {100 * share:.0f} % of {evaluation.inputs.position_noun} of each "
         f"method's map of {label}; the rest is hidden. Below each {noun}: the label and f. {READING}",
         headings=(noun, *map(_heading, evaluation.results)),
-        rows=tuple(
-            (
-                GridCell.photo(
-                    evaluation.image_of(i),
-                    evaluation.inputs,
-                    evaluation.label_names[_label(evaluation, i, place)],
-                    float(evaluation.f[i, place]),
-                ),
-                *(_shown_map(evaluation, result, i, place, share) for result in evaluation.results),
-            )
-            for i in chosen
-        ),
+        rows=tuple(_row(evaluation, i, place, share) for i in chosen),
         settings=_marks(evaluation) + evaluation_settings(evaluation),
         gaps=(1,),
     )
@@ -186,12 +176,67 @@ def two_objects_of(
             images,
             methods=methods,
             labels=labels,
-            metrics=[m for m in default_metrics() if m.name in ("completeness", "soundness")],
+            metrics=_proof_metrics(),
             names=names,
             seed=seed,
             progress=progress,
         )
     )
+
+
+def desk_of(evaluation: Evaluation, index: int = 0, places: Sequence[int] = (0, 1)) -> GridFigure:
+    """The figure of the paper's worked example for one image of an evaluation: a row per label, with the masked photo of each method.
+    ``places`` are indices in the image's row of labels."""
+    noun, positions = evaluation.inputs.singular, evaluation.inputs.position_noun
+    return GridFigure(
+        name="desk-photo",
+        about=f"The {noun}, with each label and f, and the top {100 * SHARE:.0f} % of {positions} of each method's map of this label. {READING}",
+        headings=(noun, *map(_heading, evaluation.results)),
+        rows=tuple(_row(evaluation, index, j, SHARE) for j in places if j in evaluation.places_of(index)),
+        settings=_marks(evaluation) + evaluation_settings(evaluation),
+        gaps=(1,),
+    )
+
+
+@registered("desk-photo", "the paper's worked example, on a photo of yours", "images")
+def desk_of_photo(
+    classifier: Classifier,
+    images: Tensor,
+    *,
+    labels: Sequence[int | str] | str = "top2",
+    methods: Sequence[MethodLike] = (
+        "learned-mask",
+        "learned-mask:tv=0.001,scale=4",
+        "top-label:learned-mask",
+    ),
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> GridFigure:
+    """The figure of the paper's example for the first of ``images``. By default it has the top two labels and three methods: the learned mask,
+    the same with less smoothing, and one map for both labels."""
+    metrics = _proof_metrics((0.0, 0.0))
+    return desk_of(
+        evaluate(
+            classifier,
+            images[:1],
+            methods=methods,
+            labels=labels,
+            metrics=metrics,
+            seed=seed,
+            progress=progress,
+        )
+    )
+
+
+def _proof_metrics(thresholds: tuple[float, float] | str = "paper") -> list[Metric]:
+    return [m for m in default_metrics(thresholds) if m.name in ("completeness", "soundness")]
+
+
+def _row(evaluation: Evaluation, i: int, place: int, share: float) -> tuple[GridCell, ...]:
+    """An image with its label at ``place`` and f, and the masked photo of each method."""
+    name, f = evaluation.label_name(i, place), float(evaluation.f[i, place])
+    whole = GridCell.photo(evaluation.image_of(i), evaluation.inputs, name, f)
+    return (whole, *(_shown_map(evaluation, result, i, place, share) for result in evaluation.results))
 
 
 def _shown_map(evaluation: Evaluation, result: MethodResult, i: int, place: int, share: float) -> GridCell:
