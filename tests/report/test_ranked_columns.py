@@ -48,7 +48,9 @@ def test_the_report_shows_the_list(proof: pm.Proof, tmp_path: Path) -> None:
         assert sorted(own["order"]) == [0, 1, 2] and int(heat.argmax()) == own["order"].index(0)
         assert own["enough"] == shape_of(evaluation, result, 0, j).enough
     shown = proof._repr_html_()
-    assert proof._repr_png_() is None and shown.count("<td>nothing shown") == 2 * 3, "two labels of three rows"
+    assert proof._repr_png_() is None and shown.count("<td>nothing shown") == 2 * 3, (
+        "two labels of three rows"
+    )
     proof.save(tmp_path / "out")
     saved = (tmp_path / "out" / "proofs.html").read_text(encoding="utf-8")
     assert saved.count("<td>nothing shown") == 2 * 8
