@@ -538,11 +538,11 @@ def test_explain_takes_several_methods_and_gives_each_as_a_proof(tmp_path: Path)
     assert proof.methods == ("gradient", "gradient-x-input") and len(proof.scores) == 8
     for name in proof.methods:
         alone = explain(f, images, method=name, labels="top2")
-        assert torch.equal(proof[name].maps, alone.maps) and proof[name].scores.rows == alone.scores.rows
+        assert torch.equal(proof[name].maps, alone.maps) and proof[name].scores == alone.scores
         assert str(proof[name]) == str(alone)
     with pytest.raises(InputError, match=r"there are 2 methods; name one, such as proof\['gradient'\].maps"):
         _ = proof.maps
-    assert [row["method"] for row in proof.scores.rows[::4]] == ["gradient", "gradient-x-input"]
+    assert [row["method"] for row in proof.scores[::4]] == ["gradient", "gradient-x-input"]
     names = {path.name for path in proof.save(tmp_path / "out")}
     assert {"image-0.compared.png", "image-1.compared.png", "maps.safetensors"} <= names
     assert "gradient-x-input" in proof._repr_html_() and proof._repr_png_()

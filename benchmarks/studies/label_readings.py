@@ -116,7 +116,7 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     for folder in args.runs:
         for result in pm.Run(folder).evaluation().results:
-            curves = result.curve_arrays
+            curves = result.numpy("insertion")
             auc, f = (torch.as_tensor(values).double() for values in (curves.auc, curves.f))
             if f.shape[1] < 2:
                 raise InputError(

@@ -32,7 +32,8 @@ from proofmap.metrics.scores import Thresholds
 from proofmap.plugins.failures import exit_as_error
 from proofmap.plugins.identity import provenance
 from proofmap.results.evaluation import Evaluation, Proof, batch_record
-from proofmap.results.records import method_result, run_scores, unmeasured_scores
+from proofmap.results.records import MethodResult, measured, run_scores
+from proofmap.results.statistics import Score
 from proofmap.session import Watch
 from proofmap.study.opened import OpenStudy, prepare_study
 from proofmap.study.planning import expected_labels
@@ -185,15 +186,25 @@ class Judge:
             **batch_record(opened.session.batch_difference),
         }
         image_names = tuple(distinct_names([name for seen in self._seen for name in seen.names]))
-        unmeasured = unmeasured_scores(opened.metrics, opened.session)
+        judging = opened.session.judging()
+        scores = [
+            Score(
+                name,
+                higher_is_better=m.higher_is_better,
+                settings=m.full_record(judging),
+                kind=m.measures,
+                limits=m.limits,
+            )
+            for name, m in opened.metrics.items()
+        ]
         results = []
         for name, method in opened.methods.items():
             block = join_rows([row for row in self._rows if row.method == name])
             assert block.insertion is not None, "a result shows its curves"
             results.append(
-                method_result(
-                    name,
-                    unmeasured,
+                MethodResult(
+                    name=name,
+                    scores=measured(scores, block.values, context),
                     values=block.values,
                     pairs=block.pairs,
                     maps=block.maps,
@@ -203,7 +214,6 @@ class Judge:
                     signed=method.signed,
                     image_names=image_names,
                     label_names=classifier.names,
-                    context=context,
                     seconds=block.seconds,
                 )
             )

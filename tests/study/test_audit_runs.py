@@ -20,7 +20,6 @@ import proofmap as pm
 from proofmap.core.errors import InputError
 from proofmap.core.inputs.columns import Columns
 from proofmap.metrics import Curves
-from proofmap.results.arrays import as_array
 from proofmap.results.records import MethodResult
 from proofmap.study import Run, Study, run_study
 from proofmap.study.resume import what_changed
@@ -89,23 +88,23 @@ def test_results_of_a_run_are_read_as_tensors_before_and_after_they_were_used_as
     with Run(two_runs / "main") as run:
         evaluation, again = run.evaluation(), run.evaluation()
     result = evaluation["random"]
-    arrays = result.arrays("values")["soundness"].copy(), result.curve_arrays.auc.copy()
+    arrays = result.numpy("values")["soundness"].copy(), result.numpy("insertion").auc.copy()
     read = pickle.loads(pickle.dumps(replace(again, settings={})))  # from tensors
     for each in (evaluation, pickle.loads(pickle.dumps(evaluation)), read):
         found = each["random"]
         assert isinstance(found.insertion, Curves) and isinstance(found.maps, Tensor)
         assert each.labels.dtype == torch.int64 and each.f.dtype == torch.float32
         assert found.values["soundness"].tolist() == arrays[0].tolist()
-        assert found.insertion.auc.tolist() == arrays[1].tolist() == found.curve_arrays.auc.tolist()
+        assert found.insertion.auc.tolist() == arrays[1].tolist() == found.numpy("insertion").auc.tolist()
         assert (
             set(found.pairs) <= set(found.values) and type(found.values) is dict
         )  # pandas and safetensors take no other mapping
     result.values["soundness"][0] = 7.0
-    assert result.arrays("values")["soundness"][0] == 7.0  # the memory is shared
+    assert result.numpy("values")["soundness"][0] == 7.0  # the memory is shared
 
 
 def test_types_of_results_can_be_read() -> None:
-    for typed in (pm.evaluate, pm.Judge.update, pm.Run.evaluation, Columns.decode, as_array):
+    for typed in (pm.evaluate, pm.Judge.update, pm.Run.evaluation, Columns.decode):
         assert get_type_hints(typed)
     assert get_type_hints(pm.Evaluation)["f"] is Tensor
     assert get_type_hints(MethodResult)["insertion"] is Curves

@@ -19,7 +19,7 @@ from safetensors.torch import save
 from proofmap.core.errors import MissingExtra
 from proofmap.core.files import atomic_write, distinct_names, file_name, write_text, written_together
 from proofmap.core.inputs.pictures import OWN_SOFTWARE, SUFFIXES
-from proofmap.core.text import counted, one_line
+from proofmap.core.text import counted
 from proofmap.report.figures import figures_of, make_figure
 from proofmap.report.figures.drawing import draw
 from proofmap.report.listed import lists_html
@@ -27,14 +27,9 @@ from proofmap.report.pictures import data_uri, picture_bytes
 from proofmap.report.sheets import MOST_IMAGES, explained_sheet
 from proofmap.results import score_tables
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.fill_alone import f_of_fill, fill_notes, given_by_fill
+from proofmap.results.fill_alone import f_of_fill, given_by_fill
 from proofmap.results.proof_shape import position_records
 from proofmap.results.records import MethodResult
-from proofmap.results.score_tables import (  # noqa: F401 results show themselves through this module
-    dataframe,
-    pairs_html,
-    score_table,
-)
 from proofmap.results.sharing import shared
 from proofmap.results.statistics import Score
 from proofmap.results.tables import json_text, records_csv
@@ -231,13 +226,6 @@ def _save_numbers(evaluation: Evaluation, out: Path) -> list[Path]:
 # ---- notebooks ----------------------------------------------------------------------------------------------
 
 
-def proof_table(evaluation: Evaluation, width: int | None = None) -> str:
-    """What each map proves, as aligned text with a bar for each proof. The name of an only method is above the table."""
-    results = evaluation.results
-    above = [f"maps by {one_line(results[0].name)}"] if len(results) == 1 else []
-    return "\n".join([*above, score_tables.pair_table(evaluation, width=width), *fill_notes(evaluation)])
-
-
 def evaluation_html(evaluation: Evaluation) -> str:
     """HTML for notebooks with the verdict and its reasons, the scores with notes, and the sheets of the first images."""
     found = verdict(evaluation)
@@ -248,7 +236,7 @@ def evaluation_html(evaluation: Evaluation) -> str:
 
 def proof_html(evaluation: Evaluation) -> str:
     """HTML for notebooks with the sheets of the first images, followed by a table of what each map proves."""
-    return _pictures_html(evaluation) + pairs_html(evaluation)
+    return _pictures_html(evaluation) + score_tables.pairs_html(evaluation)
 
 
 def proof_png(evaluation: Evaluation) -> bytes | None:

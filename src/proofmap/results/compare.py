@@ -9,15 +9,15 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted
-from proofmap.results.arrays import Array
 from proofmap.results.evaluation import Evaluation, Results, evaluation_of
 from proofmap.results.records import MethodResult, setting_text
 from proofmap.results.statistics import (
@@ -310,8 +310,8 @@ def _differences(
     does not count for both."""
     rows, others = _shared_images(method, against)
     for name in _shared_metrics(method, against, metrics):
-        ours = doubles(method.result.arrays("values")[name][rows])
-        theirs = doubles(against.result.arrays("values")[name][others])
+        ours = doubles(method.result.numpy("values")[name][rows])
+        theirs = doubles(against.result.numpy("values")[name][others])
         score, other = method.result.score(name), against.result.score(name)
         with np.errstate(over="ignore", invalid="ignore"):  # infinite values
             d = ours - theirs
@@ -379,7 +379,7 @@ def _image_notes(method: _Entry, against: _Entry) -> list[str]:
 
 def _shared_metrics(method: _Entry, against: _Entry, metrics: Sequence[str] | None) -> list[str]:
     """The names of the metrics that both methods have. If ``metrics`` is given, only these are returned, and both methods must have them."""
-    names = [s.name for s in method.result.scores if s.name in against.result.arrays("values")]
+    names = [s.name for s in method.result.scores if s.name in against.result.numpy("values")]
     for asked in metrics or ():
         if asked not in names:
             raise InputError(
@@ -433,17 +433,17 @@ def _different_images(method: _Entry, against: _Entry) -> list[str]:
     rows, others = _shared_images(method, against)
     ours, theirs = method.evaluation, against.evaluation
     for i, j in zip(rows, others, strict=True):
-        labels, others_labels = _real(ours.array("labels")[i]), _real(theirs.array("labels")[j])
+        labels, others_labels = _real(ours.numpy("labels")[i]), _real(theirs.numpy("labels")[j])
         name, item = ours.image_names[i], ours.inputs.singular
         if labels != others_labels:
             return [f"{item} {name!r} has labels {labels} and {others_labels}"]
-        gap = np.abs(ours.array("f")[i][: len(labels)] - theirs.array("f")[j][: len(labels)]).max()
+        gap = np.abs(ours.numpy("f")[i][: len(labels)] - theirs.numpy("f")[j][: len(labels)]).max()
         if float(gap) > _SAME_F:
             return [f"f of {item} {name!r} differs by {float(gap):.2f}: other weights, or another {item}"]
     return []
 
 
-def _real(labels: Array) -> list[int]:
+def _real(labels: NDArray[Any]) -> list[int]:
     return [a for a in labels.tolist() if a != NO_LABEL]
 
 

@@ -7,16 +7,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 
-class Display(Protocol):
-    """The functions that results call to show and save themselves; :mod:`proofmap.report.display` implements them."""
-
-    def score_table(self, evaluation: Any, width: int | None = None) -> str: ...
-
-    def proof_table(self, evaluation: Any, width: int | None = None) -> str: ...
-
-    def pairs_html(self, evaluation: Any) -> str: ...
-
-    def dataframe(self, evaluation: Any, table: str) -> Any: ...
+class _Display(Protocol):
+    """The functions that results call to draw and save themselves; :mod:`proofmap.report.display` implements them."""
 
     def evaluation_html(self, evaluation: Any) -> str: ...
 
@@ -24,23 +16,20 @@ class Display(Protocol):
 
     def proof_png(self, evaluation: Any) -> bytes | None: ...
 
-    def save_evaluation(
-        self, evaluation: Any, folder: str | Path, *, pictures: bool = True
-    ) -> list[Path]: ...
+    def save_evaluation(self, evaluation: Any, folder: str | Path, *, pictures: bool) -> list[Path]: ...
 
     def save_proof(self, evaluation: Any, folder: str | Path) -> list[Path]: ...
 
 
-_load: Callable[[], Any] | None = None
+_loaders: list[Callable[[], Any]] = []
 
 
 def set_display(load: Callable[[], Any]) -> None:
     """Set the function that returns the implementation. ``load`` is called whenever a result is shown or saved."""
-    global _load
-    _load = load
+    _loaders[:] = [load]
 
 
-def display() -> Display:
-    assert _load is not None, "importing proofmap sets the display"
-    found: Display = _load()
+def display() -> _Display:
+    """The implementation, which ``import proofmap`` has set."""
+    found: _Display = _loaders[0]()
     return found

@@ -13,9 +13,8 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, inputs_of
 from proofmap.core.labels import NO_LABEL, first_wrong
 from proofmap.core.text import counted
-from proofmap.results.arrays import HoldsArrays
 from proofmap.results.display import display
-from proofmap.results.records import COMPLETENESS, SOUNDNESS, MethodResult
+from proofmap.results.records import COMPLETENESS, SOUNDNESS, HoldsArrays, MethodResult
 from proofmap.results.statistics import RunScore
 
 if TYPE_CHECKING:
@@ -89,12 +88,12 @@ class Evaluation(HoldsArrays, tensors=["images", "labels", "f"]):
     def places_of(self, index: int) -> list[int]:
         """The indices in an image's row of labels that are not padding."""
         return [
-            place for place, label in enumerate(self.array("labels")[index].tolist()) if label != NO_LABEL
+            place for place, label in enumerate(self.numpy("labels")[index].tolist()) if label != NO_LABEL
         ]
 
     def label_name(self, index: int, place: int) -> str:
         """The name of the label at ``place`` of an image."""
-        return self.label_names[int(self.array("labels")[index, place])]
+        return self.label_names[int(self.numpy("labels")[index, place])]
 
     def count_of(self, index: int) -> int:
         """The number of positions of a pictured input. For a text this is its own length, without padding."""
@@ -166,19 +165,23 @@ class Evaluation(HoldsArrays, tensors=["images", "labels", "f"]):
     def wrong_kind(self, index: int, place: int) -> Literal["", "near", "far"]:
         """``near`` or ``far`` if the label at ``place`` is a wrong one that the label rule ``+wrong`` added; otherwise empty."""
         first = first_wrong(str(self.settings.get("labels", "")))
-        if first is None or place < first or int(self.array("labels")[index, place]) == NO_LABEL:
+        if first is None or place < first or int(self.numpy("labels")[index, place]) == NO_LABEL:
             return ""
         return "near" if place == first else "far"
 
     def table(self, width: int | None = None) -> str:
         """The scores as text, with one line per method, one column per metric and intervals in brackets. A table wider than ``width``
         columns is stacked."""
-        return display().score_table(self, width)
+        from proofmap.results.score_tables import score_table
+
+        return score_table(self, width)
 
     def to_dataframe(self, table: str = "scores") -> pd.DataFrame:
         """A table as a pandas DataFrame with one row per value. ``table`` is ``scores`` (means with intervals), ``per_image`` or
         ``per_label``."""
-        return display().dataframe(self, table)
+        from proofmap.results.score_tables import dataframe
+
+        return dataframe(self, table)
 
     def to_dict(self) -> dict[str, float]:
         """The scores by plain names: ``grad-cam/soundness``, and its 95 % interval as ``grad-cam/soundness/low`` and
@@ -223,34 +226,6 @@ def evaluation_of(results: Results) -> Evaluation:
 
 
 @dataclass(frozen=True)
-class PairScores:
-    """A sequence of rows that say what each map proves, one per method, image and label. Prints as a table."""
-
-    evaluation: Evaluation
-
-    @property
-    def rows(self) -> tuple[Mapping[str, object], ...]:
-        return tuple(row for result in self.evaluation.results for row in result.rows)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index: int) -> Mapping[str, object]:
-        return self.rows[index]
-
-    def table(self, width: int | None = None) -> str:
-        """The rows as aligned text, with a bar for each proof; stacked if they are wider than ``width``. The name of an only method is above
-        them."""
-        return display().proof_table(self.evaluation, width)
-
-    def __str__(self) -> str:
-        return self.table()
-
-    def _repr_html_(self) -> str:
-        return display().pairs_html(self.evaluation)
-
-
-@dataclass(frozen=True)
 class Proof:
     """The judged maps of one or several methods: a view of an :class:`~proofmap.results.evaluation.Evaluation`.
 
@@ -288,14 +263,15 @@ class Proof:
         return self.evaluation.labels
 
     @property
-    def scores(self) -> PairScores:
-        """One row per method, image and label, with f (the net's probability of the label), completeness, soundness and insertion (the AUC).
-        Prints as a table."""
-        return PairScores(self.evaluation)
+    def scores(self) -> tuple[Mapping[str, object], ...]:
+        """One row per method, image and label, with f (the net's probability of the label), completeness, soundness and insertion (the AUC)."""
+        return tuple(row for result in self.evaluation.results for row in result.rows)
 
     def table(self, width: int | None = None) -> str:
-        """A text table of what each map proves. A table wider than ``width`` columns is stacked."""
-        return self.scores.table(width)
+        """A text table of what each map proves, with a bar for each proof. A table wider than ``width`` columns is stacked."""
+        from proofmap.results.score_tables import proof_table
+
+        return proof_table(self.evaluation, width)
 
     def __str__(self) -> str:
         return self.table()

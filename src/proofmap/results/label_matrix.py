@@ -183,7 +183,7 @@ def _ordered(matrix: Tensor, order: Tensor) -> Tensor:
 
 def _place_names(evaluation: Evaluation) -> list[str]:
     """A name for each column of the label table, the same for all images: ``label 1``, ..., ``near wrong``, ``far wrong``."""
-    width = evaluation.array("labels").shape[1]
+    width = evaluation.numpy("labels").shape[1]
     first = first_wrong(str(evaluation.settings.get("labels", "")))
     names = [f"label {k + 1}" for k in range(width)]
     return names if first is None else [*names[:first], *["near wrong", "far wrong"][: width - first]]

@@ -31,7 +31,7 @@ def rule_words(evaluation: Evaluation) -> str:
     first = first_wrong(rule)
     if first is None:
         return rule
-    drawn = (evaluation.array("labels")[:, first:] != NO_LABEL).sum(axis=1)
+    drawn = (evaluation.numpy("labels")[:, first:] != NO_LABEL).sum(axis=1)
     least, most = int(drawn.min(initial=WRONG)), int(drawn.max(initial=0))
     if least == WRONG:
         return f"top{first} and two wrong ones (near, far)"
@@ -71,7 +71,7 @@ def setting_notes(evaluation: Evaluation) -> list[str]:
     was searched, and random images."""
     settings, scores = evaluation.settings, evaluation.results[0].scores
     thresholds, curve = thresholds_words(evaluation), evaluation.results[0].curve_settings
-    error = max(float(np.nan_to_num(r.curve_arrays.error).max()) for r in evaluation.results)
+    error = max(float(np.nan_to_num(r.numpy("insertion").error).max()) for r in evaluation.results)
     return [
         f"{counted(len(evaluation), evaluation.inputs.singular)}, labels {rule_words(evaluation)}, {in_words(settings)}, "
         f"model {settings['model']}, seed {settings['seed']}; 95 % intervals over {evaluation.inputs.noun}",
@@ -153,7 +153,7 @@ def _named(users: Mapping[tuple[str, str], Sequence[str]]) -> list[str]:
 
 def coverage_words(evaluation: Evaluation) -> str:
     """The number of labels judged per image, out of all labels in the label set: ``5 of 1,000 labels``, ``2 to 7 of 10 labels``."""
-    judged = (evaluation.array("labels") != NO_LABEL).sum(axis=1)
+    judged = (evaluation.numpy("labels") != NO_LABEL).sum(axis=1)
     least, most = int(judged.min()), int(judged.max())
     label_set = evaluation.settings.get("label_set", "all")
     everything = len(label_set) if isinstance(label_set, Sequence) and not isinstance(label_set, str) else 0
@@ -194,7 +194,7 @@ def different_images(evaluation: Evaluation) -> list[bool]:
     for scores in zip(*(r.scores for r in evaluation.results), strict=True):
         with_images = [(s, r) for s, r in zip(scores, evaluation.results, strict=True) if s.n]
         sizes = {s.n for s, _ in with_images}
-        sets = {tuple(np.isnan(r.arrays("values")[s.name]).tolist()) for s, r in with_images}
+        sets = {tuple(np.isnan(r.numpy("values")[s.name]).tolist()) for s, r in with_images}
         found.append(len(sizes) > 1 or len(sets) > 1)
     return found
 
@@ -229,7 +229,7 @@ def _flat_notes(evaluation: Evaluation) -> list[str]:
     """A list with one note if f hardly changes whatever part of the image is shown. If a net ignores its input, every map is complete and
     sound."""
     moved = 0.0
-    for curves in (result.curve_arrays for result in evaluation.results):
+    for curves in (result.numpy("insertion") for result in evaluation.results):
         own = curves.probabilities[curves.labels != NO_LABEL]
         moved = max(moved, float(np.nan_to_num(np.ptp(own, axis=-1), nan=1).max()) if len(own) else 1)
     if moved >= _HARDLY:

@@ -1,25 +1,31 @@
-"""The result of one method: its scores and the values behind them."""
+"""The result of one method: its scores and the values behind them.
+
+Reading and auditing a finished run needs only NumPy, because importing torch takes seconds. So the fields of a result may be given as NumPy arrays
+(:class:`HoldsArrays`). Users get tensors, which share their memory with the arrays.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Self
 
-from proofmap.core.deferred import Tensor, type_in
+import numpy as np
+from numpy.typing import NDArray
+
+from proofmap.core.deferred import Tensor, torch, type_in
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted
 from proofmap.plugins.failures import exit_as_error
-from proofmap.results.arrays import Array, CurveArrays, HoldsArrays, as_array
 from proofmap.results.statistics import RunScore, Score
 
 if TYPE_CHECKING:
     from proofmap.metrics.curves import Curves
-    from proofmap.metrics.metric import Metric, RunMetric, RunValues
-    from proofmap.session import Session
+    from proofmap.metrics.metric import RunMetric, RunValues
 else:
     Curves = type_in("proofmap.metrics.curves", "Curves")
 
@@ -32,8 +38,82 @@ def setting_text(setting: object) -> str:
     return json.dumps(setting, sort_keys=True, default=str)
 
 
+class CurveArrays(SimpleNamespace):
+    """The fields of :class:`~proofmap.metrics.curves.Curves`, with NumPy arrays instead of tensors."""
+
+
+def _as_tensors(held: Any) -> Any:
+    """A field as tensors: an array, a table of arrays, or curves. What has none is returned as it is, so that a user can add a column to a table."""
+    if isinstance(held, CurveArrays):
+        from proofmap.metrics.curves import Curves
+
+        return Curves(**_as_tensors(vars(held)))
+    if isinstance(held, Mapping) and any(isinstance(each, np.ndarray) for each in held.values()):
+        return {
+            name: torch.from_numpy(each) if isinstance(each, np.ndarray) else each
+            for name, each in held.items()
+        }
+    return torch.from_numpy(held) if isinstance(held, np.ndarray) else held
+
+
+def _as_arrays(held: Any) -> Any:
+    """A field as NumPy arrays. A tensor on the CPU is not copied."""
+    if isinstance(held, Mapping):
+        return {name: _as_arrays(each) for name, each in held.items()}
+    if hasattr(held, "auc") and not isinstance(held, CurveArrays):
+        return CurveArrays(**{**_as_arrays(vars(held)), "settings": held.settings})
+    return held.detach().cpu().numpy() if hasattr(held, "detach") else held
+
+
+class _ReadAsTensors:
+    """Descriptor for a field of a dataclass, which is converted to tensors when it is first read."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: object | None, owner: type | None = None) -> Any:
+        if instance is None:  # so that the dataclass finds no default
+            raise AttributeError(self.name)
+        held = vars(instance)
+        held[self.name] = _as_tensors(held[self.name])
+        return held[self.name]
+
+    def __set__(self, instance: object, value: Any) -> None:
+        vars(instance)[self.name] = value
+
+
+class HoldsArrays:
+    """Base class of dataclasses whose fields ``tensors`` may be given as NumPy arrays, and are read as tensors.
+
+    >>> @dataclass
+    ... class Answers(HoldsArrays, tensors=["labels"]):
+    ...     labels: Tensor
+    >>> answers = Answers(np.array([1, 2]))
+    >>> answers.numpy("labels"), answers.labels
+    (array([1, 2]), tensor([1, 2]))
+    """
+
+    def __init_subclass__(cls, tensors: Sequence[str] = ()) -> None:
+        for name in tensors:
+            setattr(cls, name, _ReadAsTensors(name))
+
+    @classmethod
+    def from_arrays(cls, **values: Any) -> Self:
+        """Create an object from values that may be arrays. The constructor does the same, but its type annotations allow only tensors."""
+        return cls(**values)
+
+    def numpy(self, name: str) -> Any:
+        """The field ``name``, one of ``tensors``, as a NumPy array, a dict of arrays, or :class:`CurveArrays`. It does not import torch."""
+        return _as_arrays(vars(self)[name])
+
+    def replaced(self, **changes: Any) -> Self:
+        """A copy with these fields changed, like :func:`dataclasses.replace`, but arrays in the other fields are not converted to tensors."""
+        held = {each.name: vars(self)[each.name] for each in fields(self)}  # type: ignore[arg-type]
+        return self.from_arrays(**{**held, **changes})
+
+
 @dataclass(frozen=True, repr=False)
-class MethodResult(HoldsArrays, tensors=["maps"], tables=["values", "pairs"], curves=["insertion"]):
+class MethodResult(HoldsArrays, tensors=["values", "pairs", "maps", "insertion"]):
     """The result of one method: its scores, the values per image and per (image, label) pair behind them, its maps and its curves.
 
     N is the number of images, L the number of labels per image, and P the number of images whose pixels and maps were kept.
@@ -60,7 +140,20 @@ class MethodResult(HoldsArrays, tensors=["maps"], tables=["values", "pairs"], cu
     @cached_property
     def rows(self) -> tuple[Mapping[str, object], ...]:
         """One row per (image, label): f (the net's probability of the label), and the scores of the map."""
-        return tuple(self._each_row())
+        curves, pairs = self.numpy("insertion"), self.numpy("pairs")
+        return tuple(
+            {
+                "method": self.name,
+                "image": image,
+                "label": label,
+                "name": self.label_names[label],
+                "f": float(curves.f[i, j]),
+                **{score: float(values[i, j]) for score, values in pairs.items()},
+            }
+            for i, (image, labels) in enumerate(zip(self.image_names, curves.labels.tolist(), strict=True))
+            for j, label in enumerate(labels)
+            if label != NO_LABEL
+        )
 
     @cached_property
     def one_map(self) -> bool:
@@ -71,7 +164,7 @@ class MethodResult(HoldsArrays, tensors=["maps"], tables=["values", "pairs"], cu
         """
         if self.label_free:
             return True
-        curves = self.curve_arrays
+        curves = self.numpy("insertion")
         if curves.matrix is None:
             return False
         judged = curves.labels != NO_LABEL
@@ -88,23 +181,6 @@ class MethodResult(HoldsArrays, tensors=["maps"], tables=["values", "pairs"], cu
         """The settings of the insertion curves. Reading them does not import torch."""
         settings: Mapping[str, object] = vars(self)["insertion"].settings
         return settings
-
-    @property
-    def curve_arrays(self) -> CurveArrays:
-        """The insertion curves as NumPy arrays."""
-        held = vars(self)["insertion"]
-        return held if isinstance(held, CurveArrays) else CurveArrays.of(held)
-
-    def _each_row(self) -> Iterator[Mapping[str, object]]:
-        curves, pairs = self.curve_arrays, self.arrays("pairs")
-        for i, row in enumerate(curves.labels.tolist()):
-            values = {key: table[i].tolist() for key, table in pairs.items()}
-            believed = curves.f[i].tolist()
-            for j, label in enumerate(row):
-                if label != NO_LABEL:
-                    place = {"label": label, "name": self.label_names[label], "f": believed[j]}
-                    scores = {key: value[j] for key, value in values.items()}
-                    yield {"method": self.name, "image": self.image_names[i], **place, **scores}
 
     def __repr__(self) -> str:
         return f"MethodResult({self.name}, {counted(len(self.image_names), 'image')}, {counted(len(self.scores), 'score')})"
@@ -127,18 +203,10 @@ class MethodResult(HoldsArrays, tensors=["maps"], tables=["values", "pairs"], cu
                 found.setdefault(score.fill, score)
         return found
 
-    def pairs_of_kind(self, kind: str) -> Tensor | None:
+    def pairs_of_kind(self, kind: str) -> NDArray[Any] | None:
         """The values ``(N, L)`` of the first score of this kind that has values per label; None if there is no such score."""
-        name = self._with_pairs(kind)
-        return None if name is None else self.pairs[name]
-
-    def pair_array(self, kind: str) -> Array | None:
-        """The values of :meth:`pairs_of_kind` as a NumPy array."""
-        name = self._with_pairs(kind)
-        return None if name is None else self.arrays("pairs")[name]
-
-    def _with_pairs(self, kind: str) -> str | None:
-        return next((s.name for s in self.scores if s.kind == kind and s.name in vars(self)["pairs"]), None)
+        pairs = self.numpy("pairs")
+        return next((pairs[s.name] for s in self.scores if s.kind == kind and s.name in pairs), None)
 
     def select_images(
         self, places: Sequence[int], pictured: Sequence[int], names: Sequence[str]
@@ -165,15 +233,6 @@ class MethodResult(HoldsArrays, tensors=["maps"], tables=["values", "pairs"], cu
         from proofmap.metrics.scores import THRESHOLDS
 
         return float(getattr(THRESHOLDS["paper"], which))
-
-
-def unmeasured_scores(metrics: Mapping[str, Metric], session: Session) -> list[Score]:
-    """One :class:`Score` without a value for each metric, with the metric's name, direction and settings."""
-    judging = session.judging()
-    return [
-        Score.unmeasured(name, m.higher_is_better, m.full_record(judging), m.measures, m.limits)
-        for name, m in metrics.items()
-    ]
 
 
 @exit_as_error()
@@ -203,39 +262,11 @@ def _run_values(results: Sequence[MethodResult]) -> RunValues:
     return RunValues(values, directions)
 
 
-def method_result(
-    name: str,
-    scores: Sequence[Score],
-    *,
-    values: Mapping[str, Tensor] | Mapping[str, Array],
-    pairs: Mapping[str, Tensor] | Mapping[str, Array],
-    maps: Tensor | Array,
-    insertion: Curves | CurveArrays,
-    settings: Mapping[str, object],
-    label_free: bool,
-    signed: bool,
-    image_names: Sequence[str],
-    label_names: Sequence[str],
-    context: Mapping[str, object],
-    seconds: float,
-) -> MethodResult:
-    """Create a :class:`MethodResult`, with scores computed from the ``values`` of all images. ``context`` has the evaluation's settings."""
+def measured(
+    scores: Sequence[Score], values: Mapping[str, Tensor], context: Mapping[str, object]
+) -> tuple[Score, ...]:
+    """The scores with their numbers, computed from the ``values`` of all images. ``context`` has the evaluation's settings."""
     judged_by = {key: context[key] for key in ("label_set", "renormalise", "outputs", "labels")}
-    found = tuple(
-        replace(score, settings={**score.settings, **judged_by}).over(as_array(values[score.name]))
-        for score in scores
-    )
-    return MethodResult.from_arrays(
-        name=name,
-        settings=settings,
-        label_free=label_free,
-        scores=found,
-        values=values,
-        pairs=pairs,
-        maps=maps,
-        insertion=insertion,
-        seconds=seconds,
-        image_names=image_names,
-        label_names=label_names,
-        signed=signed,
+    return tuple(
+        replace(score, settings={**score.settings, **judged_by}).over(values[score.name]) for score in scores
     )

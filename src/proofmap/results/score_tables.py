@@ -172,6 +172,13 @@ def pair_table(evaluation: Evaluation, methods: int | None = None, width: int | 
     return f"{aligned(header, rows, width)}\n{SHAPE}{named}"
 
 
+def proof_table(evaluation: Evaluation, width: int | None = None) -> str:
+    """:func:`pair_table` with its notes. The name of an only method is above the table."""
+    results = evaluation.results
+    above = [f"maps by {one_line(results[0].name)}"] if len(results) == 1 else []
+    return "\n".join([*above, pair_table(evaluation, width=width), *fill_notes(evaluation)])
+
+
 def best_two(evaluation: Evaluation) -> list[list[bool]]:
     """A mask of the cells of :func:`score_cells`: True for the best two values of a column, which the paper's tables print in bold.
 

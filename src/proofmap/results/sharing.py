@@ -85,6 +85,6 @@ def _shared_result(result: MethodResult, name: str, images: Sequence[str]) -> Me
         name=name,
         settings=shared_settings(result.settings),
         scores=tuple(replace(s, settings=shared_settings(s.settings)) for s in result.scores),
-        insertion=replace(curves, settings=shared_settings(curves.settings)),
+        insertion=type(curves)(**{**vars(curves), "settings": shared_settings(curves.settings)}),
         image_names=images,
     )

@@ -52,17 +52,18 @@ _EXACT = 12
 @dataclass(frozen=True)
 class Score:
     """A mean over n images with its 95 % interval, direction and settings. If all n values are equal, both ends are the mean.
+    Without numbers, it is a score to be computed by :meth:`over`.
 
     >>> print(Score("soundness", 0.84, 0.80, 0.88, 20, True, {"e2": 0.001}))
     soundness 0.840 [0.800, 0.880], n = 20, higher is better (e2 = 0.001)
     """
 
     name: str
-    value: float
-    low: float
-    high: float
-    n: int
-    higher_is_better: bool
+    value: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    n: int = 0
+    higher_is_better: bool = True
     settings: Mapping[str, object] = field(default_factory=dict)
     kind: str = ""
     """What the score measures, such as ``soundness``, whatever its name is. Tables and pages find scores by it. By default the name."""
@@ -96,19 +97,6 @@ class Score:
         fill = str(self.settings.get("fill", ""))
         titled = re.search(r" \((.+)\)$", self.name)
         return titled[1] if fill and titled and titled[1].startswith(fill) else fill
-
-    @classmethod
-    def unmeasured(
-        cls,
-        name: str,
-        higher_is_better: bool,
-        settings: Mapping[str, object] | None = None,
-        kind: str = "",
-        limits: Limits = NO_LIMITS,
-    ) -> Score:
-        """A score whose numbers are NaN, with n = 0. :meth:`over` computes them from values."""
-        numbers = (math.nan, math.nan, math.nan, 0)
-        return cls(name, *numbers, higher_is_better, dict(settings or {}), kind, limits)
 
     def over(self, values: ArrayLike) -> Score:
         """The same score with mean, interval and n computed from ``values`` ``(N,)``, an array or a tensor. NaN entries do not count."""
@@ -165,7 +153,7 @@ def mean_score(
     limits: Limits = NO_LIMITS,
 ) -> Score:
     """The :class:`Score` with the mean of ``values`` ``(N,)``, one per image, and its interval inside ``limits``. NaN entries do not count."""
-    return Score.unmeasured(name, higher_is_better, kind=kind, limits=limits).over(values)
+    return Score(name, higher_is_better=higher_is_better, kind=kind, limits=limits).over(values)
 
 
 def mean_intervals(values: ArrayLike, *, level: float = 0.95, limits: Limits = NO_LIMITS) -> Doubles:

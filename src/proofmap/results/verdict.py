@@ -397,7 +397,7 @@ def _not_above(own: Sequence[MethodResult], controls: Sequence[MethodResult]) ->
 def soundness_values(result: MethodResult) -> Doubles | None:
     """The soundness ``(N,)`` of a method on each image; None if no image counts."""
     score = result.first_score(SOUNDNESS)
-    return None if score is None or not score.n else doubles(result.arrays("values")[score.name])
+    return None if score is None or not score.n else doubles(result.numpy("values")[score.name])
 
 
 @np.errstate(invalid="ignore")  # infinite values
@@ -417,7 +417,11 @@ def _share_of_fill(result: MethodResult) -> float:
     and f(fill, a) its probability if nothing is shown. The result is 0 if there are no such images, or if the curve does not start with
     nothing shown.
     """
-    pairs, curves, score = result.pair_array(SOUNDNESS), result.curve_arrays, result.first_score(SOUNDNESS)
+    pairs, curves, score = (
+        result.pairs_of_kind(SOUNDNESS),
+        result.numpy("insertion"),
+        result.first_score(SOUNDNESS),
+    )
     if pairs is None or score is None or int(curves.counts[0]) != 0 or curves.game != "insertion":
         return 0.0
     drawn = curves.settings.get("fill")

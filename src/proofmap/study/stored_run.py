@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from proofmap.core.deferred import Tensor, torch, type_in
 from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.inputs import kind_of
 from proofmap.core.labels import label_array
 from proofmap.core.text import counted
-from proofmap.results.arrays import Array, CurveArrays
 from proofmap.results.evaluation import Evaluation, batch_record
-from proofmap.results.records import MethodResult, method_result
+from proofmap.results.records import CurveArrays, MethodResult, measured
 from proofmap.results.statistics import Score
 from proofmap.study.manifest import Manifest, Registered
 from proofmap.study.sanity import sanity_notes
@@ -35,6 +35,7 @@ else:
 Choice = Callable[[Evaluation], Sequence[int]]
 """A function that chooses which images to show: it takes the evaluation of all images and returns indices."""
 
+Array = NDArray[Any]
 RunState = Literal["empty", "unfinished", "finished"]
 
 
@@ -261,14 +262,23 @@ class Run:
                 end if limit is None else limit
                 for end, limit in zip((-math.inf, math.inf), m.limits, strict=True)
             )
-            scores.append(Score.unmeasured(m.name, m.flag, m.settings, m.kind, (least, greatest)))
+            scores.append(
+                Score(
+                    m.name,
+                    higher_is_better=m.flag,
+                    settings=m.settings,
+                    kind=m.kind,
+                    limits=(least, greatest),
+                )
+            )
         about: Any = self.manifest.games.get(
             self._game or "", {"counts": [0], "positions": 1, "settings": {}}
         )
-        return method_result(
-            name,
-            scores,
-            values={metric: found.values.get(metric, empty) for metric in self.metrics},
+        values: Any = {metric: found.values.get(metric, empty) for metric in self.metrics}
+        return MethodResult.from_arrays(
+            name=name,
+            scores=measured(scores, values, context),
+            values=values,
             pairs={metric: found.pairs[metric] for metric in self.metrics if metric in found.pairs},
             maps=np.empty(0, dtype=np.float32),
             insertion=found.insertion(about),
@@ -277,7 +287,6 @@ class Run:
             signed=method.kind == "signed",
             image_names=tuple(image.name for image in self.images),
             label_names=self.label_names,
-            context=context,
             seconds=found.seconds,
         )
 
