@@ -30,6 +30,11 @@ from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import f_of_fill, given_by_fill
 from proofmap.results.proof_shape import position_records
 from proofmap.results.records import MethodResult
+from proofmap.results.score_tables import (  # noqa: F401 results print themselves through this module
+    dataframe,
+    proof_table,
+    score_table,
+)
 from proofmap.results.sharing import shared
 from proofmap.results.statistics import Score
 from proofmap.results.tables import json_text, records_csv

@@ -8,7 +8,13 @@ from typing import Any, Protocol
 
 
 class _Display(Protocol):
-    """The functions that results call to draw and save themselves; :mod:`proofmap.report.display` implements them."""
+    """The functions that results call to print, draw and save themselves; :mod:`proofmap.report.display` implements them."""
+
+    def score_table(self, evaluation: Any, width: int | None) -> str: ...
+
+    def proof_table(self, evaluation: Any, width: int | None) -> str: ...
+
+    def dataframe(self, evaluation: Any, table: str) -> Any: ...
 
     def evaluation_html(self, evaluation: Any) -> str: ...
 

@@ -172,16 +172,12 @@ class Evaluation(HoldsArrays, tensors=["images", "labels", "f"]):
     def table(self, width: int | None = None) -> str:
         """The scores as text, with one line per method, one column per metric and intervals in brackets. A table wider than ``width``
         columns is stacked."""
-        from proofmap.results.score_tables import score_table
-
-        return score_table(self, width)
+        return display().score_table(self, width)
 
     def to_dataframe(self, table: str = "scores") -> pd.DataFrame:
         """A table as a pandas DataFrame with one row per value. ``table`` is ``scores`` (means with intervals), ``per_image`` or
         ``per_label``."""
-        from proofmap.results.score_tables import dataframe
-
-        return dataframe(self, table)
+        return display().dataframe(self, table)
 
     def to_dict(self) -> dict[str, float]:
         """The scores by plain names: ``grad-cam/soundness``, and its 95 % interval as ``grad-cam/soundness/low`` and
@@ -269,9 +265,7 @@ class Proof:
 
     def table(self, width: int | None = None) -> str:
         """A text table of what each map proves, with a bar for each proof. A table wider than ``width`` columns is stacked."""
-        from proofmap.results.score_tables import proof_table
-
-        return proof_table(self.evaluation, width)
+        return display().proof_table(self.evaluation, width)
 
     def __str__(self) -> str:
         return self.table()
