@@ -1,4 +1,4 @@
-"""The picture of the page on series: a proof on the line of a sound and on its spectrogram.
+"""The picture of the page on series: a proof on the line of a sound.
 
     python -m docs.series_picture
 
@@ -6,8 +6,6 @@ A small net learns in seconds whether a short whistle in noise rises or falls; n
 """
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import torch
 from PIL import Image
@@ -54,20 +52,10 @@ def trained() -> nn.Module:
 
 
 def whistle() -> Image.Image:
-    """The same proofs twice: on the line, and on the spectrogram."""
-    net, sheets = trained(), []
     x, _ = sounds(2, torch.Generator().manual_seed(3))
-    for view in ("line", "spectrogram"):
-        inputs = replace(INPUTS, view=view)
-        classifier = pm.Classifier(net, inputs=inputs, names=["rises", "falls"])
-        proof = pm.explain(classifier, x[:1], labels="all", method="belief-order")
-        sheets.append(explained_sheet(proof.evaluation, 0))
-    page = Image.new("RGB", (sheets[0].width, sum(sheet.height for sheet in sheets)), "white")
-    top = 0
-    for sheet in sheets:
-        page.paste(sheet, (0, top))
-        top += sheet.height
-    return page
+    classifier = pm.Classifier(trained(), inputs=INPUTS, names=["rises", "falls"])
+    proof = pm.explain(classifier, x[:1], labels="all", method="belief-order")
+    return explained_sheet(proof.evaluation, 0)
 
 
 if __name__ == "__main__":

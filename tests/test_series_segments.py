@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,11 +12,8 @@ from torch import nn
 import proofmap as pm
 from proofmap.core import streams
 from proofmap.core.inputs import Series
-from proofmap.core.inputs.series import spectrogram
 from proofmap.fills import make_fill
 from proofmap.metrics import Judged, make_metric
-from proofmap.report.html import write_report
-from proofmap.report.page_pictures import picture_of
 from proofmap.report.pictures import marked_line
 from proofmap.report.sheets import explained_sheet
 from proofmap.results.proof_shape import shape_of
@@ -81,7 +77,6 @@ def test_positions_have_times_and_values_have_channel_names() -> None:
     [
         ({"names": ("a",)}, "2 channels need as many names, not 1"),
         ({"rate": 0.0}, "rate must be the number of time steps per second"),
-        ({"view": "film"}, "view must be line or spectrogram, not 'film'"),
         ({"segments": 13}, "segments must be between 1 and the length 12, not 13"),
     ],
 )
@@ -121,40 +116,3 @@ def test_the_proof_is_marked_on_the_line() -> None:
     expected = np.isin(BEATS.pixel_positions().numpy(), kept)
     assert changed[expected].all() and not changed[~expected].any()
     assert explained_sheet(evaluation, 0).height > 100
-
-
-def test_a_spectrogram_is_the_power_of_torch_s_transform_in_decibels() -> None:
-    x = normal(300, seed=3)
-    found = spectrogram(x.numpy())[::-1]  # lowest frequency first; a window of 32 samples
-    window = torch.hann_window(32, dtype=torch.float64)
-    told = torch.stft(x.double(), 32, 8, window=window, pad_mode="constant", return_complex=True).abs() ** 2
-    decibels = 10 * (told / told.max()).log10()
-    assert np.allclose(found, (1 + decibels / 50).clamp_min(0).numpy(), atol=1e-6)
-
-
-def test_sound_is_drawn_as_a_spectrogram_and_its_proof_is_marked_in_time() -> None:
-    """A tone of a quarter of the sampling rate is a dark line in the middle, in the half of the time in which it sounds."""
-    inputs = Series(length=256, rate=1000.0, segments=4, view="spectrogram")
-    tone = torch.cos(torch.pi / 2 * torch.arange(256.0)) * (torch.arange(256) >= 128)
-    drawn = inputs.picture(tone[None])[..., 0]
-    height, width = drawn.shape
-    assert (height, width) == inputs.picture_size()
-    dark = drawn[:, 3 * width // 4].argmin()
-    assert abs(dark / height - 0.5) < 0.06
-    assert drawn[:, width // 4].min() > 200 > 100 > drawn[:, 3 * width // 4].min()
-    assert Series.from_record(inputs.record()) == inputs
-
-
-def test_the_report_draws_segments_on_the_line_with_the_file_that_serve_draws_with(tmp_path: Path) -> None:
-    """For each map: the shade and the place of each segment, how many give the belief, and the belief after each."""
-    found = pm.evaluate(net(), normal(1, 2, 12), methods=["occlusion"], labels="all")
-    picture = picture_of(found, 0, [0, 1], list(range(1 + found.count_of(0))))
-    series, listed = picture.record["series"], picture.record["methods"][0]["listed"]
-    assert [line["name"] for line in series["lines"]] == ["left", "right"] and picture.photo == ""
-    assert sorted(set(series["columns"])) == [0, 1, 2] and len(series["lines"][0]["high"]) == len(
-        series["columns"]
-    )
-    order = found.results[0].maps[0, 0].argsort(descending=True, stable=True).argsort().tolist()
-    assert listed["order"][0] == order and len(listed["curve"][0]) == 4
-    page = write_report(found, tmp_path / "page.html").read_text()
-    assert "class SeriesLine" in page and "Shade behind the line" in page

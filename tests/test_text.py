@@ -320,8 +320,8 @@ def test_a_file_of_a_scikit_learn_pipeline_of_texts_is_explained(pipeline: Any, 
         (["ok", None], "text 1 must be a string, not NoneType"),
         (["word " * 100_000], "text 0 has 100,000 words, and at most 24 are taken"),
         ([b"caf\xe9"], "text 0 has bytes that are not UTF-8, from byte 3 on"),
-        (["a\0b"], "text 0 has 1 NUL character"),
-        (["a\ud800b"], "text 0 has half of a surrogate pair"),
+        (["a\0b"], "text 0 has the character .*NUL"),
+        (["a\ud800b"], "text 0 has the character .*surrogate pair"),
     ],
 )
 def test_bad_texts_are_refused(texts: list[object], reason: str) -> None:

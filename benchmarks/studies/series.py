@@ -121,7 +121,6 @@ def speech(folder: Path, number: int) -> tuple[pm.Classifier, Tensor]:
         std=(1.0,),
         rate=float(RATE),
         segments=SEGMENTS["speech"],
-        view="spectrogram",
     )
     classifier = pm.Classifier(
         Speech(), inputs=inputs, names=["no speech", "speech"], outputs="probabilities", batch_size=64

@@ -93,12 +93,6 @@ def test_channels_are_merged_into_one_number_per_position(inputs: Inputs, how: s
     np.testing.assert_allclose(merged.numpy(), expected, rtol=1e-5, atol=1e-6)
 
 
-@every_kind
-def test_an_unknown_way_to_merge_channels_is_refused(inputs: Inputs) -> None:
-    with pytest.raises(InputError, match="merged by sum, mean, max, not 'median'"):
-        inputs.merged_channels(normal(*inputs.shape), "median")
-
-
 # ---- composites -------------------------------------------------------------------------------------------------
 
 
@@ -229,10 +223,10 @@ def test_good_inputs_pass_as_they_are(inputs: Inputs) -> None:
         (
             PICTURES,
             np.zeros((1, 3, 4, 5)),
-            r"images must be a tensor \(N, C, H, W\), not ndarray; see load_images",
+            r"images must be a tensor \(N, channels, height, width\), not ndarray; see load_images",
         ),
-        (SERIES, [[0.0]], r"series must be a tensor \(N, 2, 6\), not list$"),
-        (ROWS, None, r"rows must be a tensor \(N, 7\), not NoneType$"),
+        (SERIES, [[0.0]], r"series must be a tensor \(N, channels, time steps\), not list$"),
+        (ROWS, None, r"rows must be a tensor \(N, columns\), not NoneType$"),
         (PICTURES, torch.zeros(1, 3, 5, 4), r"images must be \(N, 3, 4, 5\), got \(1, 3, 5, 4\)"),
         (SERIES, torch.zeros(2, 6), r"series must be \(N, 2, 6\), got \(2, 6\)"),
         (ROWS, torch.zeros(7), r"rows must be \(N, 7\), got \(7,\)"),

@@ -380,8 +380,8 @@ def test_batches_that_change_from_one_pass_to_the_next_are_refused() -> None:
         ([{"image": IMAGES, "y": 1}], "^batch 0: a batch is a dict with the keys 'image', 'y'; .*collate_fn"),
         ([(IMAGES, LABELS[:3])], "^batch 0: labels must be 10 integers, one per item, got int64"),
         ([(IMAGES, LABELS.float())], "^batch 0: labels must be 10 integers"),
-        ({"image": IMAGES}, r"^images must be a tensor \(N, C, H, W\), not dict"),
-        (3, r"^images must be a tensor \(N, C, H, W\), not int; see load_images"),
+        ({"image": IMAGES}, r"^images must be a tensor \(N, channels, height, width\), not dict"),
+        (3, r"^images must be a tensor \(N, channels, height, width\), not int; see load_images"),
     ],
 )
 def test_what_the_net_cannot_take_is_refused(given: Any, message: str) -> None:

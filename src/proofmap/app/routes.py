@@ -394,6 +394,6 @@ def _preview(listing: Listing, index: int) -> _Answer | None:
 
 def _drawing(x: Tensor, inputs: Series, *width: int) -> _Answer:
     """A series to draw: the first position that each column shows, and for each channel its least and largest height there, from 0 (bottom) to
-    1 (top); or the picture of a spectrogram."""
+    1 (top)."""
     found = drawn_series(x, inputs, *width)
     return {**found, "lines": [{**line, "name": one_line(line["name"])} for line in found["lines"]]}

@@ -55,7 +55,7 @@ def count_labels(classifier: Classifier) -> int:
     except Exception as error:
         raise ModelError(
             f"the net fails on two {inputs.noun} of shape ({', '.join(map(str, inputs.shape))}): "
-            f"{reason_of(error)}. {inputs.shape_hint()}"
+            f"{reason_of(error)}. {inputs.shape_hint}"
         ) from error
     if (moved := _largest_change(again, alone)) > _limit(classifier.dtype):
         raise UnsteadyNet(

@@ -135,9 +135,6 @@ def marked_line(image: Tensor, heat: Tensor, inputs: Inputs, shape: ProofShape) 
     drawn = inputs.picture(image).copy()
     keep = per_pixel(keep_top(heat[None], shape.reach or 0.0)[0].cpu().numpy(), inputs)
     colour = np.array(STRENGTHS[shape.strength.word] or SOFT)
-    if getattr(inputs, "view", "line") == "spectrogram":  # has no line
-        drawn[keep] = (drawn[keep] * (0.6 + 0.4 * colour / 255)).astype(np.uint8)
-        return Image.fromarray(drawn)
     ink = drawn.mean(axis=2) < _LINE_INK
     drawn[keep & ~ink] = _TINT
     drawn[keep & ink] = colour
@@ -176,8 +173,7 @@ def drawn_series(x: Tensor, inputs: Series, width: int | None = None) -> dict[st
     """The data to draw a series ``x`` ``(C, T)`` in ``width`` columns, by default as many as the series' picture has.
 
     ``columns`` has, for each column of the drawing, the first position that the column shows. ``lines`` has for each channel its name, and its
-    least (``low``) and largest (``high``) height in each column, from 0 (bottom) to 1 (top). A spectrogram has no lines but a ``picture``, as
-    a data URI.
+    least (``low``) and largest (``high``) height in each column, from 0 (bottom) to 1 (top).
 
     >>> import torch
     >>> found = drawn_series(torch.tensor([[0.0, 2.0, -2.0, 0.0]]), Series(length=4, segments=2), 4)
@@ -187,9 +183,7 @@ def drawn_series(x: Tensor, inputs: Series, width: int | None = None) -> dict[st
     width = width or inputs.picture_size()[1]
     steps = np.arange(width) * inputs.length // width
     columns = steps if inputs.segments is None else steps * inputs.segments // inputs.length
-    found: dict[str, Any] = {"columns": columns.tolist(), "lines": [], "picture": ""}
-    if inputs.view == "spectrogram":
-        return {**found, "picture": data_uri(photo(x, inputs), "PNG", optimize=True)}
+    found: dict[str, Any] = {"columns": columns.tolist(), "lines": []}
     for name, ends in zip(inputs.names or ("",) * inputs.channels, inputs.heights(x, width), strict=True):
         low, high = ([round(float(height), 4) for height in end] for end in ends)
         found["lines"].append({"name": name, "low": low, "high": high})

@@ -14,8 +14,6 @@ from proofmap.core.deferred import Tensor, torch
 from proofmap.core.errors import InputError
 
 _TOLERANCE = 1e-3
-_MERGED = {"sum": "sum", "mean": "mean", "max": "amax"}
-"""Ways to merge channels, and torch's names of them."""
 
 Box = tuple[float, float, float, float]
 """Left, top, right, bottom, in positions; right and bottom are exclusive."""
@@ -60,6 +58,10 @@ class Inputs(ABC):
     """The name of another fill that shows the same as ``gray``, if there is one."""
     position_noun: ClassVar[str]
     """The plural of positions: pixels, time steps, columns."""
+    shape_hint: ClassVar[str] = (
+        "Check the size and the number of channels it is given, and mean and std: they have an entry for each"
+    )
+    """Advice if a net cannot take the shape of these inputs."""
     channel_axis: ClassVar[int | None] = 0
     """The axis of the channels in one input; None if each position is a single number."""
     has_neighbours: ClassVar[bool] = True
@@ -112,7 +114,7 @@ class Inputs(ABC):
     @property
     def has_names(self) -> bool:
         """Whether the names of positions mean something to people, so that tables and files list them."""
-        return False
+        return self.shown_as != "picture"
 
     @property
     def shown_as(self) -> str:
@@ -145,7 +147,7 @@ class Inputs(ABC):
 
     def merged_channels(self, values: Tensor, how: str = "sum") -> Tensor:
         """Values of inputs ``(..., *shape)`` merged into one number per position ``(..., *positions)``, by sum, mean or max."""
-        merge = self._merging(how)
+        merge = "amax" if how == "max" else how
         if self.channel_axis is not None:
             values = getattr(values, merge)(dim=-len(self.positions) - 1)
         places = self._places(values.device)
@@ -153,13 +155,6 @@ class Inputs(ABC):
             return values
         merged = values.new_zeros(*values.shape[:-1], self.count)
         return merged.scatter_reduce(-1, places.expand(values.shape), values, merge, include_self=False)
-
-    @staticmethod
-    def _merging(how: str) -> str:
-        """Torch's name of a way to merge channels."""
-        if how not in _MERGED:
-            raise InputError(f"channels are merged by {', '.join(_MERGED)}, not {how!r}")
-        return _MERGED[how]
 
     # ---- values -------------------------------------------------------------------------------------------------
 
@@ -285,22 +280,21 @@ class Inputs(ABC):
 
     def encode(self, given: Any) -> Tensor:
         """Inputs ``(N, *shape)`` from an object that :meth:`takes`; :class:`~proofmap.core.tensors.NamedImages` if it has names."""
-        raise InputError(f"{self.noun} must be a tensor {self._form()}, not {type(given).__name__}")
+        raise InputError(f"{self.noun} must be a tensor {self.form}, not {type(given).__name__}")
 
     def check(self, inputs: Tensor) -> Tensor:
         """The inputs as a plain tensor; raises an InputError if shape, type or values are wrong."""
         if not isinstance(inputs, torch.Tensor):
             hint = "; see load_images" if self.kind == "pictures" else ""
-            raise InputError(
-                f"{self.noun} must be a tensor {self._form()}, not {type(inputs).__name__}{hint}"
-            )
+            raise InputError(f"{self.noun} must be a tensor {self.form}, not {type(inputs).__name__}{hint}")
         if inputs.ndim != 1 + len(self.shape) or tuple(inputs.shape[1:]) != self.shape:
             raise InputError(
                 f"{self.noun} must be (N, {', '.join(map(str, self.shape))}), got {tuple(inputs.shape)}{self._shape_advice(inputs)}"
             )
         limits = "" if self.limits is None else f" in [{self.limits[0]:g}, {self.limits[1]:g}]"
         if not inputs.is_floating_point():
-            raise InputError(f"{self.noun} must be floats{limits}, got {inputs.dtype}" + self._bytes_hint())
+            hint = "" if self.limits is None else "; divide 8-bit pixels by 255"
+            raise InputError(f"{self.noun} must be floats{limits}, got {inputs.dtype}{hint}")
         if len(inputs):
             low, high = (float(v) for v in inputs.detach().aminmax())
             found = f"got [{low:.6g}, {high:.6g}]"
@@ -317,19 +311,9 @@ class Inputs(ABC):
         if not bool(inputs.isfinite().all()):
             raise InputError(problem)
 
-    def _form(self) -> str:
-        return f"(N, {', '.join(map(str, self.shape))})"
-
     def _shape_advice(self, given: Tensor) -> str:
         """How to change a tensor of the wrong shape into inputs, or an empty text if that is not known. It continues a sentence."""
         return f"; for one {self.singular} write x[None]" if tuple(given.shape) == self.shape else ""
-
-    def shape_hint(self) -> str:
-        """Advice for an input of the wrong shape."""
-        return "Check the size and the number of channels it is given"
-
-    def _bytes_hint(self) -> str:
-        return ""
 
     # ---- data, records, pictures --------------------------------------------------------------------------------
 
@@ -368,9 +352,12 @@ class Inputs(ABC):
         """Boxes in positions of the input called ``name``, as plain numbers. An InputError says what is wrong with them."""
         return list(boxes)
 
-    @abstractmethod
     def record(self) -> dict[str, object]:
-        """Plain data for records of results; :meth:`from_record` rebuilds the inputs from them."""
+        """Plain data for records of results, without settings that are None or empty; :meth:`from_record` rebuilds the inputs from them."""
+        settings = {field.name: getattr(self, field.name) for field in fields(self) if field.compare}
+        given = {name: value for name, value in settings.items() if value is not None and value != ()}
+        plain = {name: list(v) if isinstance(v, tuple) else v for name, v in given.items()}
+        return {"inputs": self.kind, **plain}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:

@@ -107,9 +107,6 @@ class Pictures(Inputs):
     def positions(self) -> tuple[int, ...]:
         return self.size
 
-    def _form(self) -> str:
-        return "(N, C, H, W)"
-
     def _shape_advice(self, given: Tensor) -> str:
         channels, height, width = self.shape
         if tuple(given.shape[-3:]) == (height, width, channels) and given.ndim in (3, 4):
@@ -117,15 +114,6 @@ class Pictures(Inputs):
         if channels == 1 and tuple(given.shape[-2:]) == (height, width) and given.ndim in (2, 3):
             return "; pictures have an axis of channels: write x.unsqueeze(-3)"
         return super()._shape_advice(given)
-
-    def shape_hint(self) -> str:
-        return (
-            f"Check size, and mean and std: they have {len(self.mean)} {'entry' if len(self.mean) == 1 else 'entries'}, one for "
-            "each channel of the net"
-        )
-
-    def _bytes_hint(self) -> str:
-        return "; divide 8-bit pixels by 255"
 
     def prepare(self, item: Any, *, cropped: bool = False) -> Tensor:
         """The photo ``item``, resized to the input size, as a tensor. Gray-scale becomes RGB, and transparent pixels show the neutral

@@ -46,6 +46,7 @@ class Rows(Inputs):
     fills = ("gray", "images", "near-rows", "class-median")
     position_noun = "columns"
     neutral_words = "the mean or the most frequent value of each column"
+    shape_hint = "Check the number of columns it is given"
     channel_axis = None
     has_neighbours = False
     has_order = False
@@ -100,10 +101,6 @@ class Rows(Inputs):
     @property
     def shape(self) -> tuple[int, ...]:
         return (self.columns,)
-
-    @property
-    def has_names(self) -> bool:
-        return bool(self.names)
 
     @property
     def shown_as(self) -> str:
@@ -187,21 +184,10 @@ class Rows(Inputs):
         else:
             self.table.check(inputs)
 
-    def shape_hint(self) -> str:
-        return "Check the number of columns it is given"
-
     # ---- records, pictures --------------------------------------------------------------------------------------
 
     def record(self) -> dict[str, object]:
-        record = {
-            "inputs": self.kind,
-            "columns": self.columns,
-            "mean": list(self.mean),
-            "std": list(self.std),
-        }
-        if self.table is not None:
-            return {**record, "table": self.table.record()}
-        return {**record, "names": list(self.names)} if self.names else record
+        return super().record() | ({} if self.table is None else {"table": self.table.record()})
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
 
 import numpy as np
 
@@ -13,7 +12,6 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs.base import Inputs
 
 _INK, _PAPER, _GRID = 40, 250, 225
-_QUIETEST = -50.0  # decibels below the loudest: white in a spectrogram
 _WIDEST = 480  # pixels of a series' picture; of longer ones each column shows the range of its time steps
 
 
@@ -26,7 +24,6 @@ class Series(Inputs):
         names: the name of each channel.
         rate: time steps per second; positions are then named by their time.
         segments: positions are this number of equal parts of the series instead of single time steps.
-        view: pictures show a line for each channel, or the spectrogram of the mean over channels, for sound.
 
     >>> Series(length=50, mean=(0, 0), std=(1, 1)).shape
     (2, 50)
@@ -46,7 +43,6 @@ class Series(Inputs):
     names: tuple[str, ...] = ()
     rate: float | None = None
     segments: int | None = None
-    view: Literal["line", "spectrogram"] = "line"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", tuple(map(str, self.names)))
@@ -55,8 +51,6 @@ class Series(Inputs):
             raise InputError(f"series of {self.channels} channels need as many names, not {len(self.names)}")
         if self.rate is not None and not self.rate > 0:
             raise InputError(f"rate must be the number of time steps per second, above 0, not {self.rate!r}")
-        if self.view not in ("line", "spectrogram"):
-            raise InputError(f"view must be line or spectrogram, not {self.view!r}")
         if self.segments is not None and not 1 <= self.segments <= self.length:
             raise InputError(
                 f"segments must be between 1 and the length {self.length}, not {self.segments!r}"
@@ -73,10 +67,6 @@ class Series(Inputs):
     @property
     def shape(self) -> tuple[int, ...]:
         return (self.channels, self.length)
-
-    @property
-    def has_names(self) -> bool:
-        return self.segments is not None
 
     @property
     def shown_as(self) -> str:
@@ -103,13 +93,6 @@ class Series(Inputs):
         names = [f"{name} " for name in self.names] or [""] * len(means)
         return ", ".join(f"{name}{value:.4g}" for name, value in zip(names, means, strict=True))
 
-    def record(self) -> dict[str, object]:
-        record = {"inputs": self.kind, "length": self.length, "mean": list(self.mean), "std": list(self.std)}
-        named = {"names": list(self.names)} if self.names else {}
-        timed = {} if self.rate is None else {"rate": self.rate}
-        parts = {} if self.segments is None else {"segments": self.segments}
-        return {**record, **named, **timed, **parts, **({} if self.view == "line" else {"view": self.view})}
-
     def picture_size(self) -> tuple[int, int]:
         wide = min(self.length * max(1, 192 // self.length), _WIDEST)
         return min(max(64, wide // 2), 192), wide
@@ -120,17 +103,14 @@ class Series(Inputs):
         mean, std = (self.per_channel(torch.tensor(v)) for v in (self.mean, self.std))
         scaled = ((x.cpu() - mean) / std).numpy()
         reach = max(2.0, float(np.abs(scaled).max()))
-        found = (ranges(line, width) for line in scaled)
+        found = (_ranges(line, width) for line in scaled)
         return [(0.5 + 0.46 * low / reach, 0.5 + 0.46 * high / reach) for low, high in found]
 
     def picture(self, x: Tensor) -> np.ndarray:
-        """A picture with a line for each channel, or the spectrogram. The line of the first channel is the darkest. The vertical range is
-        at least two standard deviations on each side of the mean.
+        """A picture with a line for each channel. The line of the first channel is the darkest. The vertical range is at least two standard
+        deviations on each side of the mean.
         """
         height, width = self.picture_size()
-        if self.view == "spectrogram":
-            ink = resized(spectrogram(x.cpu().mean(dim=0).numpy()), height, width)
-            return np.repeat((_PAPER + (_INK - _PAPER) * ink).astype(np.uint8)[..., None], 3, axis=2)
         page = np.full((height, width, 3), _PAPER, dtype=np.uint8)
         page[height // 2] = _GRID
         for k, (low, high) in reversed(list(enumerate(self.heights(x, width)))):
@@ -143,11 +123,11 @@ class Series(Inputs):
         return page
 
 
-def ranges(line: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+def _ranges(line: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
     """The least and the largest value of ``line`` in each of ``width`` columns of a picture: two arrays ``(width,)``. Values are
     interpolated if the line has fewer of them than there are columns.
 
-    >>> low, high = ranges(np.array([0.0, 5.0, 1.0, 2.0]), 2)
+    >>> low, high = _ranges(np.array([0.0, 5.0, 1.0, 2.0]), 2)
     >>> low.tolist(), high.tolist()
     ([0.0, 1.0], [5.0, 2.0])
     """
@@ -157,37 +137,3 @@ def ranges(line: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
         return steps, steps
     starts = np.arange(width) * length // width
     return np.minimum.reduceat(line, starts), np.maximum.reduceat(line, starts)
-
-
-def spectrogram(x: np.ndarray) -> np.ndarray:
-    """The loudness ``(frequencies, frames)`` of each frequency over time, highest frequency first: 1 is the loudest, 0 is 50 dB below it or less.
-
-    Frame t has the W samples around sample t H of the series x, multiplied by a Hann window w. Its power at the frequency k / W, in
-    cycles per sample, is
-
-        P(t, k) = | sum over n of w_n x_(t H + n - W/2) e^(-2 pi i k n / W) |^2,      W = 2^m, about an eighth of the length, at most 512;  H = W / 4.
-
-    >>> tone = np.cos(
-    ...     2 * np.pi * 0.25 * np.arange(256)
-    ... )  # a quarter of the sampling rate: the middle of the picture
-    >>> found = spectrogram(tone)
-    >>> found.shape, int(found[:, 16].argmax())
-    ((17, 33), 8)
-    """
-    window = 2 ** int(np.clip(np.log2(max(1, len(x) // 8)), 2, 9))
-    hop = window // 4
-    padded = np.pad(np.asarray(x, dtype=np.float64), window // 2)
-    starts = np.arange(0, len(x) + 1, hop)
-    frames = padded[starts[:, None] + np.arange(window)] * np.hanning(window + 1)[:-1]
-    power = np.abs(np.fft.rfft(frames, axis=1)) ** 2
-    decibels = 10 * np.log10(np.maximum(power, 1e-30) / max(float(power.max()), 1e-30))
-    shades: np.ndarray = 1 - np.clip(decibels / _QUIETEST, 0, 1)
-    return shades.T[::-1]
-
-
-def resized(picture: np.ndarray, height: int, width: int) -> np.ndarray:
-    """The picture resized to ``(height, width)`` by nearest-neighbour interpolation."""
-    rows = np.arange(height) * picture.shape[0] // height
-    columns = np.arange(width) * picture.shape[1] // width
-    found: np.ndarray = picture[rows[:, None], columns]
-    return found

@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw, ImageFont
 from proofmap.core.deferred import Tensor, torch
 from proofmap.core.errors import InputError
 from proofmap.core.inputs.base import Inputs
-from proofmap.core.text import counted, one_line, shortened
+from proofmap.core.text import one_line, shortened
 
 Units = Literal["words", "characters", "sentences", "tokens"]
 Longer = Literal["refuse", "cut", "windows"]
@@ -41,6 +41,7 @@ class TextInputs(Inputs):
     has_neighbours = False
     neutral_words = "nothing: hidden words are deleted"
     same_as_gray = "delete"
+    shape_hint = "It is given a list of strings, also empty ones: check that it takes them"
 
     may_be_longer: ClassVar[tuple[Longer, ...]] = ("refuse", "cut")
     """The allowed values of ``longer``, which says what happens to texts that are too long."""
@@ -52,6 +53,10 @@ class TextInputs(Inputs):
     longer: Longer = "refuse"
     whole: int | None = None
     """None, or, for inputs that :meth:`at_length` made, the ``length`` of the inputs that they were made from."""
+
+    def record(self) -> dict[str, object]:
+        record = {**super().record(), "length": self.whole or self.length}
+        return {name: value for name, value in record.items() if name not in ("mean", "std", "whole")}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
@@ -75,10 +80,6 @@ class TextInputs(Inputs):
     @property
     def has_sums(self) -> bool:
         return False
-
-    @property
-    def has_names(self) -> bool:
-        return True
 
     @property
     def shown_as(self) -> str:
@@ -187,9 +188,6 @@ class TextInputs(Inputs):
         made = [spelt[k : k + 3] + " " for k in range(0, len(spelt), 3)]
         each = (made[k : k + self.length] for k in range(0, len(made), self.length))
         return torch.stack([self._encoded(own) for own in each]) if n else self.blank(0)
-
-    def shape_hint(self) -> str:
-        return "It is given a list of strings, also empty ones: check that it takes them"
 
     @staticmethod
     def _spelt(points: Tensor) -> str:
@@ -383,17 +381,6 @@ class Text(TextInputs):
                 "texts hold the code points of characters, from 0 to 1,114,111; encode strings by Text.encode"
             )
 
-    def record(self) -> dict[str, object]:
-        return {
-            "inputs": self.kind,
-            "length": self.whole or self.length,
-            "units": self.units,
-            "width": self.width,
-            "longer": self.longer,
-            "mask_token": self.mask_token,
-            "unknown_token": self.unknown_token,
-        }
-
 
 def checked_text(text: object, which: str) -> str:
     """The text as a string; bytes are decoded as UTF-8. Refuses a text without visible characters, or with characters that are not
@@ -409,11 +396,11 @@ def checked_text(text: object, which: str) -> str:
         raise InputError(f"{which} must be a string, not {type(text).__name__}")
     if not text.strip():
         raise InputError(f"{which} is empty; leave it out: there is nothing to show or to hide")
-    if "\0" in text:
-        raise InputError(f"{which} has {counted(text.count(chr(0)), 'NUL character')}; remove them")
-    if any("\ud800" <= letter <= "\udfff" for letter in text):
+    odd = next((letter for letter in text if letter == "\0" or "\ud800" <= letter <= "\udfff"), None)
+    if odd is not None:
         raise InputError(
-            f"{which} has half of a surrogate pair, which no text has; read it again with its own encoding"
+            f"{which} has the character {odd!r} (NUL, or half of a surrogate pair), which no text has; remove it, or read the text again with "
+            "its own encoding"
         )
     return text
 

@@ -67,6 +67,7 @@ class Tokens(TextInputs):
     kind = "tokens"
     form = "(N, channels, slots)"
     fills = ("gray", "delete", "closed", "mask", "unknown", "zero", "mean-embedding", "images")
+    shape_hint = "It must take embedded tokens: see proofmap.models.token_nets"
     may_be_longer = ("refuse", "cut", "windows")
 
     width: int
@@ -93,7 +94,7 @@ class Tokens(TextInputs):
     def merged_channels(self, values: Tensor, how: str = "sum") -> Tensor:
         """Values ``(..., C, S)`` of C channels and S slots, merged into one number per position over its channels and slots."""
         apart: Tensor = values.unflatten(-1, (-1, self.slots)).transpose(-3, -2).flatten(-2)
-        merged: Tensor = getattr(apart, self._merging(how))(dim=-1)
+        merged: Tensor = getattr(apart, "amax" if how == "max" else how)(dim=-1)
         return merged
 
     def cut(self, x: Tensor, n: int) -> Tensor:
@@ -248,16 +249,3 @@ class Tokens(TextInputs):
             own = torch.from_numpy(points).view(self.slots, _LETTERS).T
             x[_ID + 1 : _FIRST, p * self.slots : (p + 1) * self.slots] = own
         return x
-
-    def shape_hint(self) -> str:
-        return "It must take embedded tokens: see proofmap.models.token_nets"
-
-    def record(self) -> dict[str, object]:
-        return {
-            "inputs": self.kind,
-            "length": self.whole or self.length,
-            "units": self.units,
-            "width": self.width,
-            "slots": self.slots,
-            "longer": self.longer,
-        }

@@ -1,4 +1,4 @@
-// Series, drawn: a line for each channel, or a spectrogram, with the value of a map behind it, the proof marked, and hidden parts faint.
+// Series, drawn: a line for each channel, with the value of a map behind it, the proof marked, and hidden parts faint.
 // Shared by the report and the page of `proofmap serve`. The report has all scripts in one, so it leaves out the import.
 
 import { DIVERGING, heatColour, make } from "./shared.js";
@@ -18,20 +18,18 @@ function bandsOf(columns, count) {
   return bands;
 }
 
-/** A series of `count` positions; `drawing` has columns, lines and picture as the server and the report give them. */
+/** A series of `count` positions; `drawing` has columns and lines as the server and the report give them. */
 class SeriesLine {
-  constructor({ columns, lines, picture }, count, words) {
+  constructor({ columns, lines }, count, words) {
     Object.assign(this, { columns, lines });
     const width = columns.length;
     this.bands = bandsOf(columns, count);
     this.backs = this.bands.map(({ from, to }) => make("svg:rect", { class: "back", x: from, width: to - from, y: 0, height: TALL }));
-    this.covers = picture ? this.bands.map(({ from, to }) => make("svg:rect", { class: "cover", x: from, width: to - from, y: 0, height: TALL })) : [];
     this.paths = Object.fromEntries(["all", "shown", "proves"].map((kind) => [kind,
       lines.map((_, k) => make("svg:path", { class: `${kind} channel-${k % 7}` }))]));
     this.node = make("svg:svg", { class: "series-line", viewBox: `0 0 ${width} ${TALL}`, preserveAspectRatio: "none", role: "img", "aria-label": words },
-      ...(picture ? [make("svg:image", { href: picture, width, height: TALL, preserveAspectRatio: "none" })] : []),
-      ...this.backs, ...(picture ? [] : [make("svg:path", { class: "zero", d: `M0,${TALL / 2}H${width}` })]),
-      ...this.paths.all.toReversed(), ...this.paths.shown.toReversed(), ...this.paths.proves.toReversed(), ...this.covers);
+      ...this.backs, make("svg:path", { class: "zero", d: `M0,${TALL / 2}H${width}` }),
+      ...this.paths.all.toReversed(), ...this.paths.shown.toReversed(), ...this.paths.proves.toReversed());
     this.draw("all", () => true);
     this.draw("shown", () => true);
   }
@@ -59,7 +57,6 @@ class SeriesLine {
   /** Show some positions; the others are faint. */
   show(kept) {
     this.draw("shown", kept);
-    this.covers.forEach((cover, k) => cover.classList.toggle("hides", !kept(this.bands[k].first)));
   }
 
   /** The value 0..255 of a map behind each position; of a signed map 128 is zero. */
