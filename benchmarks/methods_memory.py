@@ -26,7 +26,7 @@ from proofmap.core.errors import ProofmapError
 from proofmap.methods import METHODS, Method, make_method
 from proofmap.plugins.specs import split_specs
 from proofmap.session import Session
-from proofmap.testing.nets import conv_net, pixels
+from tests.toys import conv_net, pixels
 
 SIDE, BLOCK, LABELS = 16, 50, 3
 LIMIT = 8e6  # bytes over half of the images: what the allocator's own moods amount to

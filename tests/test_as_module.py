@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from proofmap.classifier import Classifier
-from proofmap.testing.nets import MEAN, STD, conv_classifier, conv_net, pixels
+from tests.toys import MEAN, STD, conv_classifier, conv_net, pixels
 
 
 def test_it_takes_what_the_classifier_takes_and_its_softmax_is_f() -> None:

@@ -18,11 +18,10 @@ from proofmap.core.errors import InputError
 from proofmap.metrics.randomisation import similarity
 from proofmap.report.figures.sanity import sanity_figure
 from proofmap.results.randomisation import SanityChecks, SanityLine
-from proofmap.testing.nets import ROWS, classifier_of, values
 from tests.command import run
 from tests.report.test_figures import drawn, words
 from tests.test_cli import folder
-from tests.toys import conv_classifier, conv_net, pixels
+from tests.toys import ROWS, classifier_of, conv_classifier, conv_net, pixels, values
 
 __all__ = ["folder"]
 NET, IMAGES = conv_classifier(12), pixels(4, 12)

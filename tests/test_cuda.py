@@ -17,10 +17,9 @@ from proofmap.core.batching import BatchSizeWarning
 from proofmap.fills import Noise
 from proofmap.methods.controls import TopLabel
 from proofmap.metrics.axioms import check_axioms
-from proofmap.testing.nets import token_net
 from tests.sessions import bound
 from tests.study.studies import facts
-from tests.toys import MEAN, STD, conv_net, pixels
+from tests.toys import MEAN, STD, conv_net, pixels, token_net
 
 pytestmark = [
     pytest.mark.gpu,

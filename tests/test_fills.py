@@ -23,9 +23,8 @@ from proofmap.fills.images import ImagePool
 from proofmap.fills.infill import Infill
 from proofmap.fills.simple import Median
 from proofmap.session import Session
-from proofmap.testing.nets import PICTURES, ROWS, SERIES, TEXT, classifier_of
 from tests.sessions import bound
-from tests.toys import pixels
+from tests.toys import PICTURES, ROWS, SERIES, TEXT, classifier_of, pixels
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)
 

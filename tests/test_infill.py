@@ -17,9 +17,9 @@ from proofmap.core.errors import InputError
 from proofmap.fills import make_fill
 from proofmap.fills.infill import Infill
 from proofmap.metrics import insertion
-from proofmap.testing.nets import PICTURES, classifier_of, conv_classifier, pixels, values
 from tests.lazily import Lazily
 from tests.sessions import bound
+from tests.toys import PICTURES, classifier_of, conv_classifier, pixels, values
 
 cv2 = Lazily("cv2")
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL, LabelRule, check_labels, is_by_probability, label_index, wrong_keys
-from proofmap.testing.nets import pixels
+from tests.toys import pixels
 
 NAMES = ["tench", "tiger cat", "Egyptian_cat", "Great white shark, white shark", "crane", "crane", "cup"]
 F = torch.tensor([[0.05, 0.40, 0.30, 0.10, 0.05, 0.06, 0.04], [0.01, 0.01, 0.01, 0.90, 0.05, 0.01, 0.01]])

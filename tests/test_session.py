@@ -15,8 +15,7 @@ from proofmap.methods import Method, make_method
 from proofmap.methods.controls import Inverse, TopLabel
 from proofmap.metrics import Judged, Metric
 from proofmap.session import Session
-from proofmap.testing.nets import TEXT, classifier_of, values
-from tests.toys import conv_classifier, conv_net, normal, pixels
+from tests.toys import TEXT, classifier_of, conv_classifier, conv_net, normal, pixels, values
 
 SIZE, N = 8, 4
 LABELS = torch.tensor([[0, 1]] * N)

@@ -12,9 +12,9 @@ from proofmap.fills import make_fill
 from proofmap.fills.text import path_start
 from proofmap.metrics.playing import curves
 from proofmap.models.token_nets import PerLabelNet
-from proofmap.testing.nets import MASK, SLOTS, UNKNOWN, ToyReader, drawn, toy_tokens
 from tests.sessions import bound
 from tests.toy_tokens import ToyNet, by_hand, toy_classifier
+from tests.toys import MASK, SLOTS, UNKNOWN, ToyReader, drawn, toy_tokens
 
 TEXTS = [
     "Stars are far away",

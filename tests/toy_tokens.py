@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
 from proofmap.models.token_nets import TokenNet
-from proofmap.testing.nets import WIDTH, ToyReader, drawn, normal, toy_tokens
+from tests.toys import WIDTH, ToyReader, drawn, normal, toy_tokens
 
 
 class ToyNet(TokenNet):

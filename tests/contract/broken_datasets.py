@@ -64,7 +64,7 @@ DATASETS: list[tuple[str, Dataset, str]] = [
     (
         "an_item_is_what_the_kind_says_or_an_input_error_names_it",
         pictures(read=lambda self, i: Image.new("L", (4, 4))),
-        "'image-00000' has the mode L",
+        "'image-00000' is a Image of mode L",
     ),
     (
         "an_item_is_what_the_kind_says_or_an_input_error_names_it",
@@ -72,28 +72,32 @@ DATASETS: list[tuple[str, Dataset, str]] = [
         "the error of 'image-00000' does not name it: it cannot be read",
     ),
     (
-        "an_item_stays_the_same",
+        "an_item_stays_the_same_and_threads_can_read_at_once",
         pictures(read=Restless(lambda k: Image.new("RGB", (4, 4), (k, k, k)))),
         r"read\('image-00000'\) differs from one time",
     ),
-    ("threads_can_read_at_once", Forgetful(), "4 threads that read at once get other items"),
     (
-        "an_item_stays_the_same",
+        "an_item_stays_the_same_and_threads_can_read_at_once",
+        Forgetful(),
+        "4 threads that read at once get other items",
+    ),
+    (
+        "an_item_stays_the_same_and_threads_can_read_at_once",
         pictures(digest=Restless(lambda k: f"{k:032x}")),
         r"digest\('image-00000'\) differs from one time",
     ),
     (
-        "a_digest_has_32_digits_and_differs_where_items_do",
+        "an_item_is_what_the_kind_says_or_an_input_error_names_it",
         pictures(digest=lambda self, i: "0" * 32),
         "'image-00000' and 'image-00001' differ, but have the same digest",
     ),
     (
-        "a_label_has_a_name_and_a_box_lies_inside_its_picture",
+        "a_label_has_a_name",
         pictures(truth=lambda self, i: i),
         "the label of 'image-00002' is 2, but there are 2 label_names",
     ),
     (
-        "a_label_has_a_name_and_a_box_lies_inside_its_picture",
+        "an_item_is_what_the_kind_says_or_an_input_error_names_it",
         pictures(objects=lambda self, i: {0: [(0, 0, 5, 4), (1, 1, 4, 5)]}),
         r"the box \(1, 1, 4, 5\) of 'image-00000' is empty or outside its 5 x 4 pixels",
     ),

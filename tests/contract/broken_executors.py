@@ -76,7 +76,11 @@ def deaf(make_worker: Any, units: Any) -> Any:
 
 
 EXECUTORS: list[tuple[str, MakeExecutor, str]] = [
-    ("each_unit_comes_back_once_with_its_result", executor(twice), "2002 units went in, 4004 came back"),
+    (
+        "each_unit_comes_back_once_with_its_result_bit_for_bit",
+        executor(twice),
+        "202 units went in, 404 came back",
+    ),
     (
         "a_worker_is_made_once_per_process_that_has_units",
         executor(a_worker_for_each_unit),
@@ -88,7 +92,7 @@ EXECUTORS: list[tuple[str, MakeExecutor, str]] = [
         "there is no net of that name",
     ),
     (
-        "results_are_those_of_this_process_bit_for_bit",
+        "each_unit_comes_back_once_with_its_result_bit_for_bit",
         executor(with_less_precision),
         "the result of unit 0 differs",
     ),
@@ -103,12 +107,12 @@ EXECUTORS: list[tuple[str, MakeExecutor, str]] = [
         r"\'no map for 3\' came out as RuntimeError",
     ),
     (
-        "closing_leaves_nothing_though_a_unit_is_under_way",
+        "an_interrupt_comes_through_and_closing_leaves_nothing",
         executor(leaving_a_thread),
         "these threads are left: forgotten",
     ),
     (
-        "an_interrupt_comes_through_while_a_unit_is_under_way",
+        "an_interrupt_comes_through_and_closing_leaves_nothing",
         executor(deaf),
         "KeyboardInterrupt came out as None",
     ),

@@ -63,7 +63,7 @@ def remembering() -> Fill:
     """It keeps the gray of the first net that it was used for."""
 
     def backgrounds(self: Any, session: Session, images: Tensor, keys: Tensor) -> Tensor:
-        if not hasattr(self, "_first"):
+        if not hasattr(self, "_first") or self._first.inputs.shape != session.inputs.shape:
             object.__setattr__(self, "_first", session)
         return Gray.backgrounds(self, self._first, images, keys)
 
@@ -106,7 +106,7 @@ FILLS: list[tuple[str, Fill, str]] = [
     (
         "it_shows_inputs_of_the_net_or_refuses_their_kind",
         showing(lambda images, *_: images + 0.5),
-        r"images must lie in \[0, 1\]",
+        r"InputError: images must lie in \[0, 1\]",
     ),
     ("a_background_depends_on_its_image_and_key_alone", showing(of_positions), "change with the order"),
     (

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from proofmap.methods import Method
 from proofmap.methods.controls import Random
@@ -67,12 +67,6 @@ def careless(what: Callable[[Any, Tensor, Tensor], object]) -> Method:
     return computing(compute)
 
 
-def announcing(f: Any, x: Tensor, labels: Tensor, progress: Any) -> Tensor:
-    with progress.task("careless", 10) as task:
-        task.advance(9)
-    return per_label(f, x, labels)
-
-
 def enabling(f: Any, x: Tensor, labels: Tensor, *_: Any) -> Tensor:
     torch.set_grad_enabled(True)
     return per_label(f, x, labels)
@@ -100,17 +94,7 @@ METHODS: list[tuple[str, Method, str]] = [
         method(family="magic"),
         "families are adapter, attention, .*, not 'magic'",
     ),
-    (
-        "it_makes_one_finite_map_for_each_label",
-        after(lambda maps: maps / 0),
-        r"made a map with NaN or infinity for image 0, label 2 \(9 of 9 maps\)",
-    ),
-    ("it_makes_one_finite_map_for_each_label", after(torch.ones_like), "every map has one value only"),
-    (
-        "a_map_depends_on_its_image_and_label_alone",
-        after(lambda maps: maps.expand(maps.shape[0], 3, *maps.shape[2:])),
-        r"returned maps \(1, 3, 8, 10\), expected \(1, 1, 8, 10\)",
-    ),
+    ("it_makes_one_finite_map_for_each_label", after(torch.ones_like), "6 of 6 maps have one value only"),
     (
         "label_free_and_stochastic_are_true",
         computing(brightness),
@@ -124,7 +108,7 @@ METHODS: list[tuple[str, Method, str]] = [
     (
         "a_map_depends_on_its_image_and_label_alone",
         computing(counting),
-        "maps change when a label is alone",
+        "maps change with the order of labels",
     ),
     (
         "other_inputs_get_maps_or_are_refused",
@@ -144,12 +128,16 @@ METHODS: list[tuple[str, Method, str]] = [
     (
         "other_pictures_and_nets_get_maps_or_are_refused",
         computing(in_its_precision),
-        r"a net of torch.float16: every map has one value only",
+        r"a net of torch.bfloat16: every map has one value only",
     ),
     (
         "other_pictures_and_nets_get_maps_or_are_refused",
-        careless(lambda f, x, labels: f.net[0].weight),
-        "a net without convolution: AttributeError: .*; raise an InputError instead",
+        careless(
+            lambda f, x, labels: (
+                next(iter(f.net.children())).weight if isinstance(f.net, nn.Sequential) else f.net.no_such
+            )
+        ),
+        "a function: AttributeError: .*; raise an InputError instead",
     ),
     (
         "a_net_that_ignores_the_image_gets_a_constant_map_or_is_refused",
@@ -159,7 +147,7 @@ METHODS: list[tuple[str, Method, str]] = [
     (
         "a_map_depends_on_its_image_and_label_alone",
         computing(lambda f, *rest: per_label(f, *rest) * f.batches[0].size),
-        "maps change with batches of 1",
+        "maps change with batches of 5",
     ),
     (
         "a_map_depends_on_its_image_and_label_alone",
@@ -187,5 +175,4 @@ METHODS: list[tuple[str, Method, str]] = [
         careless(lambda f, x, labels: torch.manual_seed(0)),
         "torch's global generator was used or seeded",
     ),
-    ("progress_does_what_it_announced", computing(announcing), "10 passes were announced and 9 done"),
 ]

@@ -93,16 +93,16 @@ METRICS: list[tuple[str, Metric, str]] = [
         "the record changes when JSON carries it",
     ),
     (
-        "it_gives_an_image_one_value_or_nan",
+        "a_value_depends_on_its_image_and_maps_alone",
         giving(lambda judged: Mean()(judged).abs() + 2, limits=(0.0, 1.0)),
         "returned 2.*, but its values must lie between its limits 0 and 1",
     ),
     (
-        "it_gives_an_image_one_value_or_nan",
+        "a_value_depends_on_its_image_and_maps_alone",
         metric(pairs=lambda self, judged: judged.maps),
         r"of shape \(4, 3\), one value per label, not of shape \(4, 3, 8, 10\)",
     ),
-    ("a_value_depends_on_its_image_and_maps_alone", restless(), "the same maps get two different values"),
+    ("a_value_depends_on_its_image_and_maps_alone", restless(), "values differ when made again"),
     (
         "a_value_depends_on_its_image_and_maps_alone",
         giving(lambda judged: Mean()(judged) * judged.classifier.batches[0].size),
@@ -145,22 +145,22 @@ METRICS: list[tuple[str, Metric, str]] = [
         "torch's global generator was used or seeded",
     ),
     (
-        "a_run_gets_numbers_inside_the_limits_or_nan",
+        "numbers_of_a_run_lie_inside_the_limits_and_depend_on_its_values_alone",
         over_run(lambda run: [RunValue("soundness", 1.5, 3)]),
         r"the number of soundness is 1\.5, expected 0 to 1 or NaN",
     ),
     (
-        "a_run_gets_numbers_inside_the_limits_or_nan",
+        "numbers_of_a_run_lie_inside_the_limits_and_depend_on_its_values_alone",
         over_run(of_two),
         "ValueError: not enough values",
     ),
     (
-        "numbers_of_a_run_depend_on_its_values_alone",
+        "numbers_of_a_run_lie_inside_the_limits_and_depend_on_its_values_alone",
         over_run(of_the_first),
         "the number of insertion changes with the order of methods",
     ),
     (
-        "numbers_of_a_run_depend_on_its_values_alone",
+        "numbers_of_a_run_lie_inside_the_limits_and_depend_on_its_values_alone",
         restless_run(),
         "the same run gets two different numbers",
     ),

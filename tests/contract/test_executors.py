@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from proofmap.study.executor import LocalExecutor
 from proofmap.testing import check_executor
 from proofmap.testing.executors import MakeExecutor, drawn_ahead
-from proofmap.testing.plugins import Check
 
 
-@pytest.mark.parametrize("check", check_executor.checks, ids=str)
-def test_local(check: Check[MakeExecutor]) -> None:
+@pytest.mark.parametrize("check", check_executor.checks)
+def test_local(check: Callable[[MakeExecutor], None]) -> None:
     check(LocalExecutor)
 
 

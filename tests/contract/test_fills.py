@@ -7,8 +7,8 @@ import pytest
 from proofmap.fills import FILLS, Fill, Images, make_fill
 from proofmap.fills.infill import Infill
 from proofmap.fills.rows import ClassMedian, NearRows
-from proofmap.testing import check_fill
-from proofmap.testing.nets import PICTURES, ROWS, SERIES, TEXT, values
+from proofmap.testing import check_fill, inputs
+from tests.toys import PICTURES, ROWS, SERIES, TEXT, toy_tokens, values
 
 VARIANTS: list[str | Fill] = [
     "gray",
@@ -38,6 +38,11 @@ VARIANTS: list[str | Fill] = [
     NearRows(source=values(ROWS, 9, seed=1)),
     ClassMedian(source=values(ROWS, 9, seed=1)),
 ]
+
+
+@pytest.fixture(autouse=True)
+def tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inputs, "TRIED", [*inputs.TRIED, toy_tokens(5)])
 
 
 @pytest.mark.parametrize("spec", VARIANTS, ids=lambda spec: spec if isinstance(spec, str) else spec.title())

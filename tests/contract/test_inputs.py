@@ -6,8 +6,8 @@ import pytest
 
 from proofmap.core.inputs import KINDS, Inputs, Pictures, Rows, Series, Text
 from proofmap.testing import check_inputs
-from proofmap.testing.nets import toy_tokens
 from tests.core.test_columns import customers, one_hot
+from tests.toys import toy_tokens
 
 VARIANTS: dict[str, Inputs] = {
     "pictures": Pictures(size=(4, 5), mean=(0.5, 0.4, 0.3), std=(0.25, 0.2, 0.3)),

@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from benchmarks.maskers.train import train_masker
-from proofmap.methods import METHODS, make_method
+from proofmap.core.progress import CallbackTask, Progress
+from proofmap.methods import METHODS, Method, make_method
 from proofmap.testing import check_method
-from proofmap.testing.nets import PICTURES, classifier_of, values
+from tests.toys import PICTURES, classifier_of, values
 
 MASKERS = "MASKERS"
 """Stands for the folder of maskers that were trained on the contract's net."""
@@ -98,17 +99,35 @@ def maskers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+class Counted(Progress):
+    """Counts the passes that a method announces and those that it reports as done."""
+
+    def __init__(self) -> None:
+        self.announced, self.done = 0, list[int]()
+
+    def task(self, what: str, passes: int) -> CallbackTask:
+        self.announced += passes
+        return CallbackTask(self.done.append)
+
+
+def keeps_the_contract(method: Method) -> None:
+    check_method(method)
+    f, progress = classifier_of(PICTURES, batch_size=2, attention="attention" in method.needs), Counted()
+    method(f, values(PICTURES, 2), torch.tensor([[0], [1]]), progress=progress)
+    assert sum(progress.done) == progress.announced
+
+
 @pytest.mark.parametrize("spec", VARIANTS)
 def test_method(spec: str, request: pytest.FixtureRequest) -> None:
     if MASKERS in spec:
         spec = spec.replace(MASKERS, str(request.getfixturevalue("maskers")))
-    check_method(make_method(spec))
+    keeps_the_contract(make_method(spec))
 
 
 @pytest.mark.parametrize("spec", ADAPTED)
 def test_method_of_another_library(spec: str, request: pytest.FixtureRequest) -> None:
     request.getfixturevalue(ADAPTED[spec])
-    check_method(make_method(spec))
+    keeps_the_contract(make_method(spec))
 
 
 def test_every_registered_method_is_among_them() -> None:

@@ -28,8 +28,8 @@ from proofmap.methods.adapters.library import parameters
 from proofmap.methods.controls import Inverse
 from proofmap.methods.from_function import FromFunction
 from proofmap.plugins.specs import split_specs
-from proofmap.testing.nets import MEAN, conv_classifier, conv_net, pixels
 from tests.sessions import bound
+from tests.toys import MEAN, conv_classifier, conv_net, pixels
 
 SIZE = (8, 10)
 LABELS = torch.tensor([[2, 0, 1], [1, 3, 0]])

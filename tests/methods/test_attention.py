@@ -17,9 +17,8 @@ from proofmap.methods import make_method
 from proofmap.methods.attention import AttentionRollout, Chefer, find_tokens
 from proofmap.methods.probe import AttentionMaps, Grid
 from proofmap.models.cifar_vit import CifarViT
-from proofmap.testing.nets import PatchNet, token_net
 from tests.sessions import bound
-from tests.toys import conv_net, counted_classifier, drawn, pixels
+from tests.toys import PatchNet, conv_net, counted_classifier, drawn, pixels, token_net
 
 SIZE, LABELS = (8, 10), torch.tensor([[2, 0, 1], [1, 3, 0]])
 METHODS = [AttentionRollout(), Chefer()]

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from proofmap.methods.gradients.plain import input_gradients
 from proofmap.methods.propagation.attention_lrp import AttentionLRP, LinearOperations
-from proofmap.testing.nets import PICTURES, classifier_of, drawn, normal, values
+from tests.toys import PICTURES, classifier_of, drawn, normal, values
 
 
 class Small(nn.Module):

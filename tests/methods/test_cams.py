@@ -18,9 +18,8 @@ from proofmap.methods import make_method
 from proofmap.methods.cams import GradCAM, GradCAMPlusPlus, LayerCAM, ScoreCAM, find_layer
 from proofmap.methods.probe import Grid, Places, probed
 from proofmap.models.cifar_vit import CifarViT
-from proofmap.testing.nets import PatchNet
 from tests.sessions import bound
-from tests.toys import conv_net, drawn, pixels
+from tests.toys import PatchNet, conv_net, drawn, pixels
 
 LABELS = torch.tensor([[0, 3, 1], [2, 1, 0]])
 MEAN, STD = (0.5,) * 3, (0.25,) * 3

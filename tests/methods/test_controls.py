@@ -12,8 +12,7 @@ from proofmap.core.errors import InputError
 from proofmap.methods import make_method
 from proofmap.methods.controls import Blurred, CenteredGaussian, Edges, Inverse, Random, TopLabel
 from proofmap.methods.gradients.plain import GradientInput
-from proofmap.testing.nets import ROWS, SERIES, classifier_of, values
-from tests.toys import conv_classifier, linear_classifier, pixels
+from tests.toys import ROWS, SERIES, classifier_of, conv_classifier, linear_classifier, pixels, values
 
 SIZE = 8
 LABELS = torch.tensor([[0, 2, 1], [1, 3, 0], [3, 2, 1]])

@@ -6,10 +6,9 @@ import pytest
 import torch
 
 import proofmap as pm
-from proofmap.testing.nets import PICTURES, classifier_of, values
 from tests.mask_toys import gradient_of, seated
 from tests.sessions import bound
-from tests.toys import MEAN, STD, conv_net, pixels
+from tests.toys import MEAN, PICTURES, STD, classifier_of, conv_net, pixels, values
 
 SPECS = [
     "diffmask:steps=2,grid=4,fill=noise",

@@ -29,9 +29,17 @@ from proofmap.methods.maskers.nets import (
 )
 from proofmap.methods.maskers.trained import MaskerWarning, read_header
 from proofmap.models import load_classifier
-from proofmap.testing.nets import counted_classifier
 from tests.sessions import bound
-from tests.toys import MEAN, STD, conv_classifier, conv_net, drawn, linear_classifier, pixels
+from tests.toys import (
+    MEAN,
+    STD,
+    conv_classifier,
+    conv_net,
+    counted_classifier,
+    drawn,
+    linear_classifier,
+    pixels,
+)
 
 METHODS = {
     "dabkowski": "real-time-saliency:weights={}",

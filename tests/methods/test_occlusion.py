@@ -11,9 +11,17 @@ import torch
 from proofmap.core.errors import InputError
 from proofmap.methods import make_method
 from proofmap.methods.perturbation.rise import Occlusion
-from proofmap.testing.nets import PICTURES, ROWS, SERIES, classifier_of, values
 from tests.sessions import bound
-from tests.toys import conv_classifier, linear_classifier, pixels
+from tests.toys import (
+    PICTURES,
+    ROWS,
+    SERIES,
+    classifier_of,
+    conv_classifier,
+    linear_classifier,
+    pixels,
+    values,
+)
 
 LABELS = torch.tensor([[0, 2, 1], [1, 3, 0]])
 

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.methods.perturbation.rise import RISE, disagreement
-from proofmap.testing.nets import PICTURES, classifier_of, values
-from tests.toys import pixels
+from tests.toys import PICTURES, classifier_of, pixels, values
 
 LABELS = torch.tensor([[0, 2, 1], [1, 3, 0]])
 

@@ -9,8 +9,7 @@ import torch
 
 from proofmap.core.inputs import Pictures
 from proofmap.methods.perturbation.regions import cells_of, colours, cut, region_means, slic
-from proofmap.testing.nets import PICTURES, ROWS, SERIES, values
-from tests.toys import pixels
+from tests.toys import PICTURES, ROWS, SERIES, pixels, values
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ from proofmap.metrics import Insertion, Judged
 from proofmap.metrics.adversarial import AdversarialSoundness
 from proofmap.metrics.proof_scores import Soundness
 from proofmap.session import Session
-from proofmap.testing.nets import conv_classifier, conv_net, counted_classifier, pixels
 from tests.sessions import bound
+from tests.toys import conv_classifier, conv_net, counted_classifier, pixels
 
 SMALL = {"points": 8, "passes": 60}
 

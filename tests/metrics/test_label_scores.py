@@ -13,8 +13,8 @@ from proofmap.core.errors import InputError
 from proofmap.metrics import METRICS, Judged, insertion
 from proofmap.metrics.proof_scores import ClassSensitivity, Completeness, SecondSoundness, Soundness
 from proofmap.session import Session
-from proofmap.testing.nets import conv_classifier, normal, pixels
 from tests.command import run as command
+from tests.toys import conv_classifier, normal, pixels
 
 
 def judged(labels: int = 4, *, shared: bool = False) -> Judged:

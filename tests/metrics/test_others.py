@@ -21,7 +21,7 @@ from proofmap.metrics.other_definitions import (
     SumToLogit,
 )
 from proofmap.session import Session
-from proofmap.testing.nets import conv_classifier, normal, pixels
+from tests.toys import conv_classifier, normal, pixels
 
 
 def judged(heat: Tensor | None = None, labels: int = 3, **options: Tensor) -> Judged:

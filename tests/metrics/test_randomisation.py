@@ -19,9 +19,8 @@ from proofmap.core.errors import InputError
 from proofmap.metrics import Judged
 from proofmap.metrics.randomisation import Randomisation, similarity, smooth_maps, ssim
 from proofmap.session import Session
-from proofmap.testing.nets import ROWS, classifier_of, values
 from tests.sessions import bound
-from tests.toys import conv_classifier, conv_net, normal, pixels
+from tests.toys import ROWS, classifier_of, conv_classifier, conv_net, normal, pixels, values
 
 # ---- similarities -------------------------------------------------------------------------------------------------
 

@@ -17,8 +17,8 @@ from proofmap.core.inputs import Rows
 from proofmap.fills.road import Road, impute
 from proofmap.methods import make_method
 from proofmap.metrics import deletion
-from proofmap.testing.nets import ROWS, SERIES, classifier_of, conv_classifier, pixels, values
 from tests.sessions import bound
+from tests.toys import ROWS, SERIES, classifier_of, conv_classifier, pixels, values
 
 NEIGHBOURS = {(i, j): 1 / 12 if i and j else 1 / 6 for i in (-1, 0, 1) for j in (-1, 0, 1) if i or j}
 

@@ -13,8 +13,8 @@ import proofmap as pm
 from proofmap.core.inputs import Tokens
 from proofmap.models.text_models import SentenceNet
 from proofmap.models.token_nets import TokenNet
-from proofmap.testing.nets import toy_tokens
 from tests.models.test_text_models import SMALL, SPECIAL, TEXTS, WORDS, bert, saved, transformers
+from tests.toys import toy_tokens
 
 KEEP = torch.tensor([[True, False, True, True, False, True]])
 

@@ -16,8 +16,8 @@ from proofmap.judging import evaluate
 from proofmap.report import pictures, sheets
 from proofmap.results import proof_shape
 from proofmap.results.proof_shape import ProofShape, percent
-from proofmap.testing.nets import conv_classifier, pixels
 from tests.report.pages import judged
+from tests.toys import conv_classifier, pixels
 
 
 def test_the_kept_picture_shows_exactly_the_top_pixels() -> None:

@@ -17,10 +17,9 @@ from proofmap.results.statistics import mean_score
 from proofmap.results.verdict import role_of, soundness_notes
 from proofmap.study import Run, Study, run_study
 from proofmap.study.resume import what_changed
-from proofmap.testing.nets import PICTURES, ROWS
 from tests.command import run
 from tests.study.studies import methods_of, toy_study
-from tests.toys import conv_classifier, pixels
+from tests.toys import PICTURES, ROWS, conv_classifier, pixels
 
 CONTROLS = ["random", "centered-gaussian", "blurred:gradient", "top-label:gradient"]
 

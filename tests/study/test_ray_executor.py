@@ -24,7 +24,6 @@ from proofmap.study.executor import Lost
 from proofmap.study.ray_executor import RayExecutor
 from proofmap.testing import check_executor
 from proofmap.testing.executors import MakeExecutor, make_squarer, until
-from proofmap.testing.plugins import Check
 from tests.forked import check_fork
 from tests.study.forked_ray import ForkedRay
 
@@ -136,19 +135,19 @@ def one_worker() -> RayExecutor:
     return RayExecutor(workers=1)
 
 
-@pytest.mark.parametrize("check", check_executor.checks, ids=str)
-def test_it_keeps_the_contract(check: Check[MakeExecutor], forked: ForkedRay) -> None:
+@pytest.mark.parametrize("check", check_executor.checks)
+def test_it_keeps_the_contract(check: Callable[[MakeExecutor], None], forked: ForkedRay) -> None:
     check(one_worker)
 
 
-def promises(*names: str) -> list[Check[MakeExecutor]]:
-    found = [check for check in check_executor.checks if str(check) in names]
+def promises(*names: str) -> list[Callable[[MakeExecutor], None]]:
+    found = [check for check in check_executor.checks if check.__name__ in names]
     assert len(found) == len(names)
     return found
 
 
 def test_on_ray_results_are_those_of_this_process(ray: ModuleType) -> None:
-    (check,) = promises("results_are_those_of_this_process_bit_for_bit")
+    (check,) = promises("each_unit_comes_back_once_with_its_result_bit_for_bit")
     check(one_worker)
 
 
@@ -157,11 +156,12 @@ def test_on_ray_results_are_those_of_this_process(ray: ModuleType) -> None:
     "check",
     promises(
         "an_error_comes_out_as_itself_and_ends_the_run",
-        "an_interrupt_comes_through_while_a_unit_is_under_way",
+        "an_interrupt_comes_through_and_closing_leaves_nothing",
     ),
-    ids=str,
 )
-def test_on_ray_it_keeps_what_passes_through_ray(check: Check[MakeExecutor], ray: ModuleType) -> None:
+def test_on_ray_it_keeps_what_passes_through_ray(
+    check: Callable[[MakeExecutor], None], ray: ModuleType
+) -> None:
     """Errors and interrupts; the rest of the contract is the executor's own."""
     check(one_worker)
 

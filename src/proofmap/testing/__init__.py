@@ -7,7 +7,7 @@ AssertionError that names each broken promise. ``check_method.checks`` has the s
     from proofmap.testing import check_method
 
 
-    @pytest.mark.parametrize("check", check_method.checks, ids=str)
+    @pytest.mark.parametrize("check", check_method.checks)
     def test_my_method(check):
         check(MyMethod())
 
@@ -16,11 +16,9 @@ The checks do not need pytest. The plug-ins of this package pass the same checks
 
 from proofmap.testing.datasets import check_dataset
 from proofmap.testing.executors import check_executor
-from proofmap.testing.fills import check_fill
-from proofmap.testing.games import check_game
-from proofmap.testing.inputs import check_inputs
+from proofmap.testing.inputs import check_fill, check_inputs
 from proofmap.testing.methods import check_method
-from proofmap.testing.metrics import check_metric
+from proofmap.testing.metrics import check_game, check_metric
 
 __all__ = [
     "check_method",

@@ -8,28 +8,23 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
-from proofmap.core.inputs import Inputs, Pictures
-from proofmap.core.progress import CallbackTask, Progress
+from proofmap.core.inputs import Inputs, Pictures, TextInputs
 from proofmap.data.distractors import Distractors
 from proofmap.methods import Method
 from proofmap.methods.method import FAMILIES, NEEDS
 from proofmap.session import Session
-from proofmap.testing.nets import (
-    PICTURES,
-    ROWS,
-    SERIES,
-    TEXT,
-    classifier_of,
-    linear_net,
-    net_for,
-    values,
-)
 from proofmap.testing.plugins import (
+    PICTURES,
+    TRIED,
+    assert_alone,
     assert_close,
     assert_leaves_alone,
+    classifier_of,
     may_be_refused,
+    net_for,
     plugin_contract,
     shared_classifier,
+    values,
 )
 
 check_method = plugin_contract(Method)
@@ -37,37 +32,22 @@ check_method = plugin_contract(Method)
 
 _POOL = 12
 """Number of random images from which methods may draw."""
-_LABELS = torch.tensor([[2, 0, 1], [1, 3, 0], [0, 2, 3]])
+_LABELS = torch.tensor([[2, 0, 1], [1, 3, 0]])
 _IMAGES = values(PICTURES, len(_LABELS))
 
 
-def _maps(
-    method: Method,
-    f: Classifier,
-    x: Tensor,
-    labels: Tensor,
-    *,
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> Tensor:
+def _maps(method: Method, f: Classifier, x: Tensor, labels: Tensor, *, seed: int = 0) -> Tensor:
     """The method's maps. Random images are drawn from a fixed pool, as in a study, and not from the other images of the call."""
-    session = Session(
-        f,
-        seed=seed,
-        role="learn",
-        distractors=lambda: Distractors.from_images(values(f.inputs, _POOL, seed=7), f.inputs),
-        progress=progress,
-    )
-    return session.maps(method, x, labels)
 
+    def pool() -> Distractors | None:
+        return Distractors.from_images(values(f.inputs, _POOL, seed=7), f.inputs)
 
-def _attends(method: Method) -> bool:
-    return "attention" in method.needs
+    return Session(f, seed=seed, role="learn", distractors=pool).maps(method, x, labels)
 
 
 def _classifier(method: Method, batch_size: int = 64, inputs: Inputs = PICTURES) -> Classifier:
     """A classifier with a small net that the method can explain: with convolutions, or with attention."""
-    return shared_classifier(inputs, batch_size=batch_size, attention=_attends(method))
+    return shared_classifier(inputs, batch_size=batch_size, attention="attention" in method.needs)
 
 
 @functools.lru_cache(maxsize=1)
@@ -81,14 +61,6 @@ def _spread(maps: Tensor) -> Tensor:
     return maps.flatten(2).amax(dim=2) - maps.flatten(2).amin(dim=2)
 
 
-def _assert_maps(maps: Tensor, labels: Tensor, inputs: Inputs) -> None:
-    expected = (*labels.shape, *inputs.positions)
-    assert maps.shape == expected, f"got maps {tuple(maps.shape)}, expected {expected}"
-    assert maps.dtype == torch.float32, f"maps are {maps.dtype}"
-    assert bool(maps.isfinite().all()), "a map has NaN or infinity"
-    assert bool((_spread(maps) > 0).any()), "every map has one value only"
-
-
 @check_method.promise
 def its_family_and_needs_are_known(method: Method) -> None:
     unknown = sorted(method.needs.difference(NEEDS))
@@ -98,22 +70,19 @@ def its_family_and_needs_are_known(method: Method) -> None:
 
 @check_method.promise
 def it_makes_one_finite_map_for_each_label(method: Method) -> None:
-    maps, constant = _usual(method), _spread(_usual(method)) == 0
-    _assert_maps(maps, _LABELS, PICTURES)
-    assert not maps.requires_grad, "maps still require a gradient; detach them"
+    """Maps of other shapes and with NaN are refused wherever maps are made."""
+    constant = _spread(_usual(method)) == 0
     assert not bool(constant.any()), f"{int(constant.sum())} of {constant.numel()} maps have one value only"
 
 
 @check_method.promise
 def label_free_and_stochastic_are_true(method: Method) -> None:
     """``label_free``: one map serves all labels. ``stochastic``: the seed matters, and nothing else does."""
-    maps, f = _usual(method), _classifier(method)
+    maps = _usual(method)
     same = torch.equal(maps, maps[:, :1].expand_as(maps))
     found = "the same" if same else "different"
     assert same == method.label_free, f"label_free is {method.label_free}, but labels get {found} maps"
-    again = _maps(method, f, _IMAGES, _LABELS)
-    assert torch.equal(maps, again), "the same seed gives two different maps"
-    same = torch.equal(maps, _maps(method, f, _IMAGES, _LABELS, seed=1))
+    same = torch.equal(maps, _maps(method, _classifier(method), _IMAGES, _LABELS, seed=1))
     found = "the same map" if same else "different maps"
     assert same != method.stochastic, f"stochastic is {method.stochastic}, but two seeds give {found}"
 
@@ -121,62 +90,49 @@ def label_free_and_stochastic_are_true(method: Method) -> None:
 @check_method.promise
 def a_map_depends_on_its_image_and_label_alone(method: Method) -> None:
     """It does not depend on the size of batches, on the other images and labels, or on their order; and the label -1 is a place without one."""
-    usual = _usual(method)
-    for batch_size, rows, columns, when in (
-        (64, [2, 0, 1], [1, 2, 0], "with the order"),
-        (64, [1], [0, 1, 2], "when an image is alone"),
-        (64, [1], [0], "when a label is alone"),
-        (1, [0], [0, 1, 2], "with batches of 1"),
-        (5, [0, 1, 2], [0, 1, 2], "with batches of 5"),
-    ):
-        maps = _maps(method, _classifier(method, batch_size), _IMAGES[rows], _LABELS[rows][:, columns])
-        assert_close(maps, usual[rows][:, columns], "maps", when)
-    padded = _LABELS.clone()
-    padded[1, 1:], padded[2, 1] = -1, -1
-    maps = _maps(method, _classifier(method), _IMAGES, padded)
-    assert maps[padded < 0].count_nonzero() == 0, "a map for the label -1 is not zero"
-    assert_close(maps[padded >= 0], usual[padded >= 0], "maps", "where another place has the label -1")
+
+    def run(batch_size: int, rows: list[int]) -> Tensor:
+        return _maps(method, _classifier(method, batch_size), _IMAGES[rows], _LABELS[rows])
+
+    usual, f = assert_alone(run, len(_LABELS), "maps"), _classifier(method)
+    labels = torch.tensor([[1, 2, -1], [1, -1, -1]])
+    maps = _maps(method, f, _IMAGES, labels)
+    assert_close(maps[0, :2], usual[0, [2, 0]], "maps", "with the order of labels")
+    assert_close(maps[1, 0], usual[1, 0], "maps", "where other places have the label -1")
 
 
 @check_method.promise
 def other_inputs_get_maps_or_are_refused(method: Method) -> None:
     """Series and rows may be refused with an InputError, and inputs must be if they lack what the method needs: a row has no "first words"."""
-    for inputs in (SERIES, ROWS, TEXT):
+    for inputs in TRIED[1:]:
         lacking = method.lacks(inputs)
-        if lacking is None and inputs is TEXT:
+        if lacking is None and isinstance(inputs, TextInputs):  # whose texts no small net tells apart
             continue
-        f, x = shared_classifier(inputs), values(inputs, len(_LABELS))
         with may_be_refused(inputs.noun):
-            method.prepare(Session(f))
+            method.prepare(Session(shared_classifier(inputs)))
             assert lacking is None, f"it needs {lacking}, which {inputs.noun} lack, but takes them"
-            maps = _maps(method, f, x, _LABELS)
-            _assert_maps(maps, _LABELS, inputs)
-            assert_close(_maps(method, f, x[1:2], _LABELS[1:2]), maps[1:2], "maps", "when one is alone")
+            maps = _maps(method, shared_classifier(inputs), values(inputs, len(_LABELS)), _LABELS)
+            assert bool((_spread(maps) > 0).any()), "every map has one value only"
 
 
 @check_method.promise
 def other_pictures_and_nets_get_maps_or_are_refused(method: Method) -> None:
     """Pictures of every size and nets of half precision get maps, unless the method was trained for one net. A method may refuse pictures
-    that are not of three channels, nets without convolution, and functions."""
-    trained, net, attention = "masker" in method.needs, linear_net(PICTURES), _attends(method)
+    that are not of three channels, and functions."""
+    trained, attention = "masker" in method.needs, "attention" in method.needs
+    half, linear = net_for(PICTURES, attention=attention).to(torch.bfloat16), net_for(PICTURES, conv=False)
     tried = [
-        (
-            f"a net of {dtype}",
-            Classifier(net_for(PICTURES, attention=attention).to(dtype), inputs=PICTURES),
-            trained,
-        )
-        for dtype in (torch.float16, torch.bfloat16)
+        ("a net of torch.bfloat16", Classifier(half, inputs=PICTURES), trained),
+        ("a function", Classifier(lambda x: linear(x), inputs=PICTURES, batch_size=64), True),
     ]
-    for what, function in (("a net without convolution", net), ("a function", lambda x: net(x))):
-        tried.append((what, Classifier(function, inputs=PICTURES, batch_size=64), True))
-    for channels, size in ((3, (7, 9)), (1, (9, 7)), (4, (5, 11))):
+    for channels, size in ((3, (7, 9)), (1, (9, 7))):
         inputs = Pictures(size=size, mean=(0.4,) * channels, std=(0.25,) * channels)
         what = f"pictures of {channels} channels and {size[0]} x {size[1]} pixels"
         tried.append((what, _classifier(method, inputs=inputs), trained or channels != 3))
     for what, f, allowed in tried:
         with may_be_refused(what, allowed=allowed):
             maps = _maps(method, f, values(f.inputs, 1), _LABELS[:1])
-            _assert_maps(maps, _LABELS[:1], f.inputs)
+            assert bool((_spread(maps) > 0).any()), "every map has one value only"
 
 
 @check_method.promise
@@ -187,55 +143,26 @@ def a_net_that_ignores_the_image_gets_a_constant_map_or_is_refused(method: Metho
     cost = method.cost(_LABELS.shape[1])
     if method.family == "control" or (cost is not None and cost.passes == 0):
         return
+    net = net_for(PICTURES, attention="attention" in method.needs)
+    nn.init.zeros_([layer for layer in net.modules() if isinstance(layer, nn.Linear)][-1].weight)
     with may_be_refused("a net that ignores the image"):
-        blind = _blinded(net_for(PICTURES, attention=_attends(method)))
-        maps = _maps(method, Classifier(blind, inputs=PICTURES, batch_size=64), _IMAGES, _LABELS)
+        maps = _maps(method, Classifier(net, inputs=PICTURES, batch_size=64), _IMAGES, _LABELS)
         found, seeing = _spread(maps).max(), _spread(_usual(method)).max()
         assert bool(found <= (0.05 if method.stochastic else 0.001) * seeing), (
             f"its map spreads over {found:.2g}, those of a usual net over {seeing:.2g}"
         )
 
 
-def _blinded(net: nn.Module) -> nn.Module:
-    """The net, with the weights of its last linear layer set to zero, so that logits are the same for all images."""
-    last = [layer for layer in net.modules() if isinstance(layer, nn.Linear)][-1]
-    nn.init.zeros_(last.weight)
-    return net
-
-
 @check_method.promise
 def it_works_where_gradients_are_switched_off(method: Method) -> None:
-    for off in (torch.no_grad, torch.inference_mode):
-        with off():  # where the net and the images are made, too
-            f = classifier_of(PICTURES, attention=_attends(method))
-            maps = _maps(method, f, values(PICTURES, 1), _LABELS[:1])
-            assert not torch.is_grad_enabled(), "gradients are left switched on"
-        assert_close(maps, _usual(method)[:1], "maps", f"inside torch.{off.__name__}()")
+    with torch.no_grad():  # where the net and the images are made, too
+        f = classifier_of(PICTURES, attention="attention" in method.needs)
+        maps = _maps(method, f, values(PICTURES, 1), _LABELS[:1])
+        assert not torch.is_grad_enabled(), "gradients are left switched on"
+    assert_close(maps, _usual(method)[:1], "maps", "inside torch.no_grad()")
 
 
 @check_method.promise
 def it_leaves_the_net_and_the_random_state_alone(method: Method) -> None:
-    assert_leaves_alone(lambda f: _maps(method, f, _IMAGES, _LABELS), "maps", attention=_attends(method))
-
-
-class _CountedProgress(Progress):
-    """A progress object that counts the passes that a method announces and the passes that it reports as done."""
-
-    def __init__(self) -> None:
-        self.announced, self.done = 0, 0
-
-    def task(self, what: str, passes: int) -> CallbackTask:
-        self.announced += passes
-        return CallbackTask(self._advanced)
-
-    def _advanced(self, passes: int) -> None:
-        self.done += passes
-
-
-@check_method.promise
-def progress_does_what_it_announced(method: Method) -> None:
-    progress = _CountedProgress()
-    _maps(method, _classifier(method, 2), _IMAGES[:2], _LABELS[:2], progress=progress)
-    assert progress.done == progress.announced, (
-        f"{progress.announced} passes were announced and {progress.done} done"
-    )
+    attention = "attention" in method.needs
+    assert_leaves_alone(lambda f: _maps(method, f, _IMAGES, _LABELS), "maps", attention=attention)
