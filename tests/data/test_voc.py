@@ -107,13 +107,13 @@ def test_a_table_may_have_a_line_for_each_thing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text, told",
     [
-        ("file,x0,y0,x1,y1\na.png,0,0,1,1", "has boxes but no labels"),
+        ("file,x0,y0,x1,y1\na.png,0,0,1,1", "line 2 .* has boxes and 0 labels"),
         ("file,label,x0,y0,x1,y1\na.png,cat,0,0,1,", "line 2 .* expected four numbers"),
         (
             "file,label,x0,y0,x1,y1\na.png,cat,30,20,10,40",
             "line 2 .* left <= right and top <= bottom .*width",
         ),
-        ("file,label,x0,y0,x1,y1\na.png,,0,0,1,1", "line 2 .* has a box but no label"),
+        ("file,label,x0,y0,x1,y1\na.png,,0,0,1,1", "line 2 .* has boxes and 0 labels"),
         ("file,label,x0,y0,x1,y1\n,cat,0,0,1,1", "line 2 .* names no file"),
         ("file,label,x0,y0,x1,y1\n", "names no image"),
     ],

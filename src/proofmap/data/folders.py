@@ -10,9 +10,8 @@ from pathlib import Path
 from PIL import Image
 
 from proofmap.core.errors import InputError
-from proofmap.core.files import check_ends, digest_of, parse_json, suggest_path
+from proofmap.core.files import check_ends, digest_of, suggest_path
 from proofmap.core.inputs import Box
-from proofmap.core.inputs.base import read_box
 from proofmap.core.inputs.pictures import OWN_SOFTWARE, SUFFIXES, decode_image
 from proofmap.core.text import counted, one_line
 from proofmap.data.dataset import Dataset, reader
@@ -40,8 +39,7 @@ class ImageFiles(Dataset):
         labels: one or several indices into ``label_names`` per file, or None.
         names: one per file; the files' paths by default.
         settings: what :meth:`settings` returns.
-        boxes: for each file, a JSON list of boxes ``[x0, y0, x1, y1]`` of its label, in pixels of the upright picture.
-        objects: for each file, boxes by label, if files have objects of several labels.
+        objects: for each file, boxes by label, in pixels of the upright picture.
     """
 
     def __init__(
@@ -54,13 +52,11 @@ class ImageFiles(Dataset):
         names: Sequence[str] | None = None,
         labels: Sequence[int | Sequence[int] | None] | None = None,
         label_names: Sequence[str] = (),
-        boxes: Sequence[str] | None = None,
         objects: Sequence[Mapping[int, Sequence[Box]]] | None = None,
     ) -> None:
         self.title, self.root, self.label_names = title, str(root), tuple(label_names)
         self.names = [printable(file) for file in files] if names is None else names
-        self._files, self.labels, self._boxes = files, labels, boxes
-        self._objects, self._settings = objects, settings
+        self._files, self.labels, self._objects, self._settings = files, labels, objects, settings
 
     def path(self, i: int) -> Path:
         """The file of picture ``i``."""
@@ -87,15 +83,7 @@ class ImageFiles(Dataset):
         return f"{about.st_size} {about.st_mtime_ns}"
 
     def objects(self, i: int) -> Mapping[int, Sequence[Box]]:
-        if self._objects is not None:
-            return self._objects[i]
-        label, text = self.truth(i), "" if self._boxes is None else self._boxes[i]
-        try:
-            rows = list(parse_json(text or "[]"))
-        except (TypeError, ValueError):
-            rows = [[text]]
-        boxes = [read_box(row, f"the list of boxes of {self.names[i]}") for row in rows]
-        return {label: boxes} if label is not None and boxes else {}
+        return {} if self._objects is None else self._objects[i]
 
 
 @reader("folder", "FOLDER", "images; with a sub-folder per label, those are the labels")

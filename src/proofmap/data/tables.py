@@ -6,14 +6,15 @@ import csv
 import io
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
 from proofmap.core.errors import InputError
-from proofmap.core.files import check_ends, suggest_path
+from proofmap.core.files import check_ends, parse_json, suggest_path
 from proofmap.core.inputs import Box
 from proofmap.core.inputs.base import read_box
+from proofmap.core.text import counted
 from proofmap.data.dataset import reader
 from proofmap.data.folders import ImageFiles, existing_folder, files_below
 
@@ -48,124 +49,84 @@ def image_csv(path: str | Path) -> ImageFiles:
     table = Path(os.path.abspath(path))
     text = text_of(table)
     header = text.partition("\n")[0]
-    columns, found = table_rows(text, max(",;\t", key=header.count), table)
+    columns, rows = table_rows(text, max(",;\t", key=header.count), table)
     file_at, label_at = _file_column(columns, table), _column(columns, *_LABEL_COLUMNS)
-    rows = [(line, row[file_at].strip(), row) for line, row in found]
-    nameless = next((line for line, file, _ in rows if not file), None)
-    if nameless is not None or not rows:
-        raise InputError(
-            f"{table} names no image" if not rows else f"line {nameless} of {table} names no file"
-        )
+    box_at = _column(columns, *_BOX_COLUMNS)
     corners = ([_column(columns, name) for name in names] for names in _CORNER_COLUMNS)
-    corners_at = next((found for found in corners if None not in found), None)
-    boxes, objects = None, None
-    if corners_at is not None:
-        things = _objects(rows, label_at, [at for at in corners_at if at is not None], table)
-        files = list(things)
-        numbers, label_names, objects = _by_index(list(things.values()), table)
-    else:
-        box_at = _column(columns, *_BOX_COLUMNS)
-        marked = {at: name for at, name in enumerate(columns) if name and at not in (file_at, box_at)}
-        labels = _labels(rows, label_at, marked, box_at, table)
-        files, index, label_names = list(labels), *_label_indices(labels.values(), table)
-        numbers = [tuple(index[label] for label in own) for own in labels.values()]
-        boxes = None if box_at is None else [row[box_at] for _, _, row in rows]
+    corners_at = next(([at for at in found if at is not None] for found in corners if None not in found), [])
+    others = [
+        k for k, name in enumerate(columns) if name and k not in (file_at, label_at, box_at, *corners_at)
+    ]
+    marks = [row[k].strip() in ("0", "1") for _, row in rows for k in others]
+    marked = others if label_at is None and not corners_at and 2 * sum(marks) > len(marks) else []
+    files: dict[str, dict[str, list[Box]]] = {}
+    for line, row in rows:
+        where, file = f"line {line} of {table}", row[file_at].strip()
+        if not file:
+            raise InputError(f"{where} names no file")
+        written = "" if label_at is None else row[label_at]
+        labels = [label for each in _SEPARATORS.split(written) if (label := each.strip())]
+        labels += [columns[k] for k in marked if _is_one(row[k].strip(), columns[k], where)]
+        boxes = [] if box_at is None else _boxes(row[box_at].strip(), where)
+        if corners_at:
+            cells = [row[k].strip() for k in corners_at]
+            boxes, labels = ([read_box(cells, where)], labels) if any(cells) else ([], [])
+        if boxes and len(labels) != 1:
+            raise InputError(
+                f"{where} has boxes and {counted(len(labels), 'label')}, and a box belongs to one label; write a line for each object, with its "
+                "label and the columns x0, y0, x1, y1"
+            )
+        things = files.setdefault(file, {})
+        for label in labels:
+            things.setdefault(label, []).extend(boxes)
+    if not files:
+        raise InputError(f"{table} names no image")
+    labels_of, label_names, objects = _by_index(list(files.values()), table)
     return ImageFiles(
         table.parent,
-        files,
+        list(files),
         title=table.name,
         settings={"dataset": "csv", "path": str(table)},
-        labels=numbers,
+        labels=labels_of,
         label_names=label_names,
-        boxes=boxes,
         objects=objects,
     )
 
 
-_Rows = Sequence[tuple[int, str, Sequence[str]]]  # line number, file, cells
-
-
-def _labels(
-    rows: _Rows, label_at: int | None, marked: Mapping[int, str], box_at: int | None, table: Path
-) -> dict[str, list[str]]:
-    """The labels of each file of a table, as they are written. ``marked`` are the columns that may be for one label each."""
-    cells = [row[at].strip() for _, _, row in rows for at in marked]
-    if label_at is not None or 2 * sum(cell in ("0", "1") for cell in cells) <= len(cells):
-        marked = {}
-    labels: dict[str, list[str]] = {}
-    for line, file, row in rows:
-        if label_at is None:
-            own = [name for at, name in marked.items() if _is_one(row[at].strip(), name, line, table)]
-        else:
-            own = [label.strip() for label in _SEPARATORS.split(row[label_at])]
-            own = own if any(own) or len(own) > 1 else []
-        if not all(own):
-            raise InputError(f"line {line} of {table}: a label is missing before or after a separator")
-        if file in labels and not (labels[file] and own and box_at is None and not marked):
-            raise InputError(
-                f"{table} names {file} twice, again in line {line}; a file has several lines only in a table without boxes_xyxy, "
-                "and then each line has a label"
-            )
-        if len(own) > 1 and box_at is not None and row[box_at].strip() not in ("", "[]"):
-            raise InputError(
-                f"line {line} of {table} has boxes_xyxy and {len(own)} labels: it does not say which label a box belongs to; "
-                "write a line for each object, with the columns x0, y0, x1, y1"
-            )
-        labels[file] = list(dict.fromkeys([*labels.get(file, []), *own]))
-    return labels
-
-
-def _is_one(cell: str, name: str, line: int, table: Path) -> bool:
+def _is_one(cell: str, name: str, where: str) -> bool:
     if cell not in ("0", "1"):
         raise InputError(
-            f"line {line} of {table} has {cell!r} in the column {name!r}, expected 0 or 1: a table without a column label has a "
+            f"{where} has {cell!r} in the column {name!r}, expected 0 or 1: a table without a column label has a "
             "column for each label; remove columns that are not labels"
         )
     return cell == "1"
 
 
-def _objects(
-    rows: _Rows, label_at: int | None, corners_at: Sequence[int], table: Path
-) -> dict[str, dict[str, list[Box]]]:
-    """The boxes of each file by label, in a table with a line for each object. A line without corners has no object."""
-    if label_at is None:
-        raise InputError(
-            f"{table} has boxes but no labels: each line needs the label of its object, in a column {', '.join(_LABEL_COLUMNS)}"
-        )
-    found: dict[str, dict[str, list[Box]]] = {}
-    for line, file, row in rows:
-        things, label = found.setdefault(file, {}), row[label_at].strip()
-        corners = [row[at].strip() for at in corners_at]
-        if any(corners):
-            box = read_box(corners, f"line {line} of {table}")
-            if not label:
-                raise InputError(f"line {line} of {table} has a box but no label")
-            things.setdefault(label, []).append(box)
-    return found
+def _boxes(text: str, where: str) -> list[Box]:
+    """The boxes in a JSON list."""
+    try:
+        rows = list(parse_json(text or "[]"))
+    except (TypeError, ValueError):
+        rows = [text]
+    return [read_box(row, where) for row in rows]
 
 
 def _by_index(
     found: Sequence[Mapping[str, Sequence[Box]]], path: Path
 ) -> tuple[list[tuple[int, ...]], list[str], list[dict[int, Sequence[Box]]]]:
-    """From the boxes of each picture by label name: the label indices of each picture, the names of all labels, and the boxes of each
-    picture by label index."""
-    index, names = _label_indices(found, path)
-    objects = [{index[label]: boxes for label, boxes in things.items()} for things in found]
-    return [tuple(things) for things in objects], names, objects
-
-
-def _label_indices(labels: Iterable[Iterable[str]], path: Path) -> tuple[dict[str, int], list[str]]:
-    """The index of each label, and the names of labels by index (empty if labels are numbers already)."""
-    known = {label for own in labels for label in own}
+    """From the boxes of each picture by label name: the label indices of each picture, the names of all labels (none if labels are numbers
+    already), and the boxes of each picture by label index."""
+    known = {label for things in found for label in things}
     numbers = {label for label in known if label.isdecimal()}
     if numbers and numbers != known:
         raise InputError(
             f"{path} mixes numbers ({min(numbers)!r}) and names ({min(known - numbers)!r}) as labels; use one"
         )
-    if numbers:
-        return {label: int(label) for label in known}, []
-    names = sorted(known)
-    return {name: k for k, name in enumerate(names)}, names
+    names = [] if numbers else sorted(known)
+    index = {label: int(label) for label in numbers} or {name: k for k, name in enumerate(names)}
+    labels = [tuple(index[label] for label in things) for things in found]
+    objects = [{index[label]: boxes for label, boxes in things.items() if boxes} for things in found]
+    return labels, names, objects
 
 
 # ---- Pascal VOC -------------------------------------------------------------------------------------------------
