@@ -377,23 +377,13 @@ def test_corners_keep_names_and_labels(tmp_path: Path) -> None:
 
 
 def test_photos_without_labels_are_refused(tmp_path: Path) -> None:
-    saved(tmp_path / "val", "ILSVRC2012_val_00000001.png")
-    with pytest.raises(InputError, match=r"labels of .* are not known: .*file,class_index.*folder per class"):
-        imagenet(tmp_path)
-
-
-def test_a_folder_per_class_needs_all_of_them_or_a_list(tmp_path: Path) -> None:
-    for name in ("n01440764/a.JPEG", "n01443537/b.JPEG"):
-        (tmp_path / name).parent.mkdir()
-        (tmp_path / name).touch()
-    with pytest.raises(InputError, match=r"has 2 of ImageNet's 1000 folders.*classes\.txt"):
-        imagenet(tmp_path)
-    (tmp_path / "classes.txt").write_text("n01443537\n")
-    with pytest.raises(InputError, match=r"classes\.txt does not list n01440764"):
-        imagenet(tmp_path)
-    (tmp_path / "classes.txt").write_text("n01443537\nn01440764\n")
-    assert labelled(imagenet(tmp_path)) == {"n01440764/a.JPEG": "n01440764", "n01443537/b.JPEG": "n01443537"}
-    assert imagenet(tmp_path).truth(0) == 1
+    (tmp_path / "val").mkdir()
+    for names in ((), ("ILSVRC2012_val_00000001.png",), ("n01443537/b.png",)):
+        saved(tmp_path / "val", *names)
+        with pytest.raises(
+            InputError, match=r"labels of .* are not known: .*file,class_index.*folder per class"
+        ):
+            imagenet(tmp_path)
 
 
 def test_a_thousand_folders_are_the_usual_outputs(tmp_path: Path) -> None:
@@ -480,11 +470,11 @@ def test_relabelled_imagenet_has_the_labels_of_each_photo_by_its_number(tmp_path
     with pytest.raises(InputError, match=r"no photo of .* has 5 labels"):
         imagenet_real(tmp_path / "val", count=5)
     (tmp_path / "real.json").write_text("[[65, 1000]]")
-    with pytest.raises(InputError, match=r"numbers 0 to 999, not 1000"):
+    with pytest.raises(InputError, match=r"real.json must be a JSON list .* numbers 0 to 999"):
         imagenet_real(tmp_path / "val")
     (tmp_path / "real.json").write_text("[[65]]")
     with pytest.raises(InputError, match=r"has no labels in real\.json: .* numbered 1 to 1"):
         imagenet_real(tmp_path / "val")
     (tmp_path / "real.json").unlink()
-    with pytest.raises(InputError, match=r"supply real\.json of Beyer et al\. 2020, or name it"):
+    with pytest.raises(InputError, match=r"there is no file .*real\.json"):
         imagenet_real(tmp_path / "val")

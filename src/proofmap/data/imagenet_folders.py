@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from PIL import Image
@@ -33,10 +31,7 @@ IMAGENETTE = {
 }
 """Imagenette's ten folders, in the order of the outputs of a ten-way net, with their labels in ImageNet."""
 
-CLASSES = "classes.txt"
 TABLE = "labels.csv"
-
-_WNID = re.compile(r"n\d{8}")
 
 
 # ---- Imagenette -----------------------------------------------------------------------------------------------
@@ -152,10 +147,9 @@ def imagenet(path: str | Path, *, split: str = "val") -> ImageFiles:
 
     A table
         ``labels.csv`` in the folder (or the path of such a table), with the columns ``file``, ``class_index``
-        (0 to 999) and, if there are any, ``boxes_xyxy``: see :func:`proofmap.data.image_csv`.
+        (0 to 999) and, if there are any, ``boxes_xyxy``: see :func:`proofmap.data.tables.image_csv`.
     A folder per class
-        named by WordNet id, ``n01440764/...``. ``classes.txt`` next to them lists the WordNet ids in the order of the
-        outputs; without it, there must be all 1000 folders (in alphabetical order of the outputs), or Imagenette's.
+        named by WordNet id, ``n01440764/...``: all 1000, which are in the order of the outputs, or Imagenette's.
     """
     if Path(path).is_file():
         return _imagenet_table(Path(os.path.abspath(path)), split)
@@ -164,23 +158,21 @@ def imagenet(path: str | Path, *, split: str = "val") -> ImageFiles:
         if (folder / TABLE).is_file():
             return _imagenet_table(folder / TABLE, split)
     files = files_below(photos)
-    if not files:
-        raise InputError(f"the folder {photos} holds no images")
-    folders = [file.partition("/")[0] for file in files if "/" in file]
-    if len(folders) != len(files) or not all(map(_WNID.fullmatch, set(folders))):
+    folders = [file.partition("/")[0] for file in files]
+    wnids = sorted(set(folders))
+    index = {wnid: k for k, wnid in enumerate(wnids)} if len(wnids) == 1000 else IMAGENETTE
+    if not files or not set(wnids) <= index.keys():
         raise InputError(
             f"the labels of {photos} are not known: add a table {TABLE} with the columns file,class_index, or put the photos in a "
-            "folder per class, named by its WordNet id, such as n01440764"
+            "folder per class, named by its WordNet id, such as n01440764: all 1000 of ImageNet, or some of Imagenette's ten"
         )
-    wnids = _order_of_folders(sorted(set(folders)), photos, root)
-    index = {wnid: k for k, wnid in wnids.items()}
     return ImageFiles(
         photos,
         files,
         title=f"imagenet[{split}]",
         settings={"dataset": "imagenet", "path": str(root), "split": split},
         labels=[index[folder] for folder in folders],
-        label_names=_names_of(wnids),
+        label_names=label_names("imagenet"),
     )
 
 
@@ -196,39 +188,6 @@ def _imagenet_table(table: Path, split: str) -> ImageFiles:
     found.title, found.label_names = f"imagenet[{split}]", label_names("imagenet")
     found._settings = {"dataset": "imagenet", "path": str(table), "split": split}
     return found
-
-
-def _order_of_folders(present: list[str], photos: Path, root: Path) -> dict[int, str]:
-    """The WordNet id of each output index, if photos are in one folder per class."""
-    places = (folder / CLASSES for folder in (photos, root, photos.parent))
-    if classes := next((place for place in places if place.is_file()), None):
-        order = _read_wnids(classes)
-        missing = set(present) - set(order)
-        if missing:
-            raise InputError(f"{classes} does not list {min(missing)}, which is a folder of {photos}")
-        return dict(enumerate(order))
-    if len(present) == 1000:
-        return dict(enumerate(present))
-    if set(present) <= IMAGENETTE.keys():
-        return {index: wnid for wnid, index in IMAGENETTE.items()}
-    raise InputError(
-        f"{photos} has {len(present)} of ImageNet's 1000 folders, so their outputs are ambiguous; put a file "
-        f"{CLASSES} next to them, with the WordNet ids of all outputs in order, one on each line"
-    )
-
-
-def _read_wnids(path: Path) -> list[str]:
-    """The WordNet ids at the starts of the lines of a text file, in the order of the lines."""
-    words = [line.split()[0] for line in text_of(path).splitlines() if line.strip()]
-    if not words or not all(map(_WNID.fullmatch, words)) or len(set(words)) != len(words):
-        raise InputError(f"{path} must list WordNet ids such as n01440764, one on each line, each once")
-    return words
-
-
-def _names_of(wnids: dict[int, str]) -> Sequence[str]:
-    """ImageNet's names for its 1000 outputs; WordNet ids for any other set of classes."""
-    usual = len(wnids) == 1000 or wnids == {index: wnid for wnid, index in IMAGENETTE.items()}
-    return label_names("imagenet") if usual else [wnids[k] for k in range(len(wnids))]
 
 
 def _split_folder(path: str | Path, split: str) -> tuple[Path, Path]:
@@ -265,7 +224,9 @@ def imagenet_real(path: str | Path, *, table: str = "", count: int = 0) -> Image
         count: keep only photos with this number of labels; 0 keeps all.
     """
     root = existing_folder(path)
-    labels = _read_real(_real_table(root, table))
+    beside, above = root / REAL_TABLE, root.parent / REAL_TABLE
+    usual = above if above.is_file() and not beside.is_file() else beside
+    labels = _read_real(Path(os.path.abspath(table)) if table else usual)
     files, kept = [], []
     for file in files_below(root):
         match = _PHOTO.search(file)
@@ -289,24 +250,15 @@ def imagenet_real(path: str | Path, *, table: str = "", count: int = 0) -> Image
     )
 
 
-def _real_table(root: Path, named: str) -> Path:
-    places = [Path(os.path.abspath(named))] if named else [root / REAL_TABLE, root.parent / REAL_TABLE]
-    found = next((place for place in places if place.is_file()), None)
-    if found is None:
-        raise InputError(
-            f"there is no file {places[0]}: supply {REAL_TABLE} of Beyer et al. 2020, or name it with ?table=FILE"
-        )
-    return found
-
-
 def _read_real(path: Path) -> list[tuple[int, ...]]:
     """The labels of each photo, in the order of the photos' numbers."""
+    text = text_of(path)
     try:
-        found: Any = parse_json(text_of(path))
-        labels = [tuple(own) for own in found]
+        labels = [tuple(own) for own in parse_json(text)]
     except (ValueError, TypeError):
-        raise InputError(f"{path} must be a JSON list with a list of labels for each photo") from None
-    wrong = next((a for own in labels for a in own if type(a) is not int or not 0 <= a < 1000), None)
-    if wrong is not None or not labels:
-        raise InputError(f"{path} must give ImageNet labels as numbers 0 to 999, not {wrong!r}")
+        labels = []
+    if not labels or not all(type(a) is int and 0 <= a < 1000 for own in labels for a in own):
+        raise InputError(
+            f"{path} must be a JSON list with, for each photo, a list of its ImageNet labels as numbers 0 to 999"
+        )
     return labels
