@@ -21,12 +21,11 @@ from __future__ import annotations
 import contextvars
 import sys
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -37,7 +36,7 @@ from proofmap.classifier.outputs import check_rows
 from proofmap.classifier.view import has_hooks
 from proofmap.core.batching import BatchSize, is_out_of_memory
 from proofmap.core.inputs import Inputs
-from proofmap.core.progress import Progress, ProgressTask
+from proofmap.core.progress import Progress
 
 if TYPE_CHECKING:
     from proofmap.classifier import Classifier
@@ -67,18 +66,20 @@ def each_length(
     """Call ``work(n, places, progress)`` for each group, in order. Groups of adjacent lengths run side by side until they fill a batch.
 
     A group is a number of positions n and the indices ``places`` of the inputs with this length. ``labels`` is the number of labels of each
-    input. Returns the results in the order of ``groups``. Work at length n must use ``classifier.at_length(n)``.
+    input. Returns the results in the order of ``groups``. Work at length n must use ``classifier.at_length(n)``. Of the groups that run side
+    by side, the one with the most inputs reports its ``progress``.
     """
     if isinstance(lane(), _Lane):  # the lanes of a lane would not be answered
         return [work(n, places, progress or Progress()) for n, places in groups]
     found: list[T] = []
-    most = classifier.batches[1].size
+    most, progress = classifier.batches[1].size, progress or Progress()
     for some in _bunches(groups, labels, most):
-        total, joint = sum(len(places) for _, places in some), _JointProgress(progress or Progress())
-        shares = [len(places) / total for _, places in some]
-        parts = [joint.part(share) for share in shares]
-        works = [partial(work, *group, part) for group, part in zip(some, parts, strict=True)]
-        lanes = [_Lane(own, share) for own, share in zip(works, shares, strict=True)]
+        counts = [len(places) for _, places in some]
+        shown = counts.index(max(counts))
+        lanes = [
+            _Lane(partial(work, *group, progress if k == shown else Progress()), count / sum(counts))
+            for k, (group, count) in enumerate(zip(some, counts, strict=True))
+        ]
         found += _conduct(lanes, most)
     return found
 
@@ -131,16 +132,9 @@ class _Forward:
     gradient: bool
     kernels: bool | None
 
-    @property
     def kind(self) -> tuple[object, ...]:
         """A key that is equal for requests that can be computed in one batch."""
         return id(self.net), self.x.dtype, self.gradient, self.kernels
-
-    @staticmethod
-    def answers(requests: Sequence[_Forward], most: int) -> list[Any]:
-        batch = _Batch(requests, most)
-        outputs = batch.outputs
-        return [(batch, k, out) for k, out in enumerate(outputs)] if batch.gradient else list(outputs)
 
 
 @dataclass(eq=False)
@@ -151,14 +145,8 @@ class _Backward:
     number: int
     gradient: Tensor
 
-    @property
     def kind(self) -> tuple[object, ...]:
         return (id(self.batch),)
-
-    @staticmethod
-    def answers(requests: Sequence[_Backward], most: int) -> list[Any]:
-        found = requests[0].batch.gradients({each.number: each.gradient for each in requests})
-        return [found[each.number] for each in requests]
 
 
 class _Asked(torch.autograd.Function):
@@ -189,7 +177,8 @@ class _Batch:
         self.net, self.rows = first.net, [len(each.x) for each in requests]
         self.widths = [each.x.shape[-1] for each in requests]
         self.gradient, self.kernels = first.gradient, first.kernels
-        x = _stacked([each.x for each in requests])
+        longest = max(self.widths)
+        x = torch.cat([F.pad(each.x, (0, longest - each.x.shape[-1])) for each in requests])
         sizes = torch.cat([each.inputs.sizes(each.x, gradient=each.gradient) for each in requests])
         self.order = sizes.argsort(stable=True)
         self.parts: list[tuple[Tensor, Tensor]] = []
@@ -203,10 +192,7 @@ class _Batch:
                 self.parts.append((part if self.gradient else part[:0], out))
         back = self.order.argsort()
         self.outputs = torch.cat([out.detach() for _, out in self.parts])[back].split(self.rows)
-
-    @property
-    def differentiable(self) -> bool:
-        return all(out.requires_grad for _, out in self.parts)
+        self.differentiable = all(out.requires_grad for _, out in self.parts)
 
     def gradients(self, given: dict[int, Tensor]) -> dict[int, Tensor]:
         """The gradients with respect to the inputs of some requests, given the gradients of their outputs."""
@@ -223,35 +209,29 @@ class _Batch:
         return {k: each[k][..., : self.widths[k]] for k in given}
 
 
-def _stacked(each: Sequence[Tensor]) -> Tensor:
-    """Inputs of different lengths in one tensor, padded with zeros to the longest."""
-    width = max(x.shape[-1] for x in each)
-    return torch.cat([F.pad(x, (0, width - x.shape[-1])) for x in each])
-
-
 def _answers(requests: Sequence[_Forward | _Backward], most: int) -> list[Any]:
-    """The result of each request. Requests of the same kind are computed in one batch."""
+    """The result of each request, or the error that it failed with. Requests of the same kind are computed in one batch."""
     kinds: dict[object, list[int]] = {}
     for k, request in enumerate(requests):
-        kinds.setdefault((type(request), request.kind), []).append(k)
-    answers: list[Any] = [None] * len(requests)
+        kinds.setdefault(request.kind(), []).append(k)
+    answers: dict[int, Any] = {}
     for places in kinds.values():
         some: list[Any] = [requests[k] for k in places]
         try:
-            for k, answer in zip(places, some[0].answers(some, most), strict=True):
-                answers[k] = answer
+            if isinstance(some[0], _Backward):
+                found = some[0].batch.gradients({each.number: each.gradient for each in some})
+                answers |= {k: found[each.number] for k, each in zip(places, some, strict=True)}
+            else:
+                batch = _Batch(some, most)
+                answers |= {
+                    k: (batch, i, out) for i, (k, out) in enumerate(zip(places, batch.outputs, strict=True))
+                }
         except Exception as error:  # theirs: they may know what to do, such as to take smaller batches
-            for k in places:
-                answers[k] = _Failed(MemoryError(str(error)) if is_out_of_memory(error) else error)
-    return answers
+            answers |= dict.fromkeys(places, MemoryError(str(error)) if is_out_of_memory(error) else error)
+    return [answers[k] for k in range(len(requests))]
 
 
 # ---- threads that take turns ----------------------------------------------------------------------------------------
-
-
-@dataclass
-class _Failed:
-    error: BaseException
 
 
 class _Stopped(BaseException):
@@ -292,8 +272,8 @@ class _Lane(Lane):
         if self._is_apart or (isinstance(net, nn.Module) and has_hooks(net)):
             return net(x)
         if not (torch.is_grad_enabled() and x.requires_grad):
-            found: Tensor = self.answer_to(self.forward(net, x, inputs, gradient=False))
-            return found
+            _, _, found = self.answer_to(self.forward(net, x, inputs, gradient=False))
+            return found  # type: ignore[no-any-return]
         # on the CPU, where autograd runs the backward pass in the thread that asked for it and not in the thread of the device, which all share
         answered: Tensor = _Asked.apply(x, self, net, inputs)  # type: ignore[no-untyped-call]
         return answered.to(x.device)
@@ -321,8 +301,8 @@ class _Lane(Lane):
         if self._stopping:
             raise _Stopped
         answer, self._answer = self._answer, None
-        if isinstance(answer, _Failed):
-            raise answer.error
+        if isinstance(answer, Exception):
+            raise answer
         return answer
 
     def _run(self) -> None:
@@ -373,61 +353,3 @@ def _is_in_cached_property() -> bool:
     while frame is not None and frame.f_code is not _LOCKED:
         frame = frame.f_back
     return frame is not None
-
-
-class _JointProgress:
-    """Progress of a job whose parts take turns. Tasks of the same name in different parts are shown as one task.
-
-    Only one task is shown at a time. Its total is estimated from the first part and that part's share of the work.
-
-    >>> class Shown(Progress):
-    ...     def task(self, what, passes):
-    ...         print(what, passes)
-    ...         return ProgressTask()
-    >>> joint = _JointProgress(Shown())
-    >>> with joint.part(0.25).task("gradient", 10), joint.part(0.75).task("gradient", 30):
-    ...     pass
-    gradient 40
-    """
-
-    def __init__(self, progress: Progress) -> None:
-        self.progress = progress
-        self.open: Counter[str] = Counter()  # tasks by name
-        self.shown: tuple[str, ProgressTask] | None = None
-
-    def part(self, share: float) -> Progress:
-        """The progress object for one part of the job. ``share`` is the part's fraction of the work, from 0 to 1."""
-        return _Part(self, share)
-
-
-class _Part(Progress):
-    def __init__(self, joint: _JointProgress, share: float) -> None:
-        self.joint, self.share = joint, share
-
-    def task(self, what: str, passes: int) -> ProgressTask:
-        return _PartTask(self.joint, what, round(passes / self.share))
-
-
-class _PartTask(ProgressTask):
-    def __init__(self, joint: _JointProgress, what: str, passes: int) -> None:
-        self.joint, self.what, self.passes = joint, what, passes
-
-    def __enter__(self) -> Self:
-        self.joint.open[self.what] += 1
-        if self.joint.shown is None:
-            self.joint.shown = self.what, self.joint.progress.task(self.what, self.passes).__enter__()
-        return self
-
-    def advance(self, passes: int, note: str = "") -> None:
-        if (shown := self.joint.shown) is not None and shown[0] == self.what:
-            shown[1].advance(passes, note)
-
-    def __exit__(self, *error: Any) -> None:
-        self.joint.open[self.what] -= 1
-        if (
-            (shown := self.joint.shown) is not None
-            and shown[0] == self.what
-            and not self.joint.open[self.what]
-        ):
-            self.joint.shown = None
-            shown[1].__exit__(*error)
