@@ -66,7 +66,7 @@ def test_explain_takes_rows_of_a_table_by_name_and_number(table: Path) -> None:
 @pytest.mark.parametrize(
     "words, told",
     [
-        (("--target", "lfet"), "target is 'lfet', but rows.csv has no such column. Did you mean 'left'"),
+        (("--target", "lfet"), "rows.csv has no column 'lfet'. Did you mean 'left'"),
         (("--target", "left", "--rows", "99"), "--rows names '99', which rows.csv does not have"),
         (("--rows", "0"), "rows.csv has no column of files"),
     ],

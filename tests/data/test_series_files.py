@@ -10,7 +10,7 @@ import pytest
 
 from proofmap.core.errors import InputError
 from proofmap.data import load_dataset
-from proofmap.data.series_files import SeriesFile, series_file
+from proofmap.data.series_files import series_file
 
 
 def test_a_ts_file_has_channels_and_labels(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_a_wav_file_has_its_samples_and_rate(tmp_path: Path, width: int) -> None
     samples = np.linspace(-0.9, 0.9, 24).reshape(12, 2)
     sound(tmp_path / "a.wav", samples, width, channels=2)
     data = series_file(tmp_path / "a.wav")
-    assert data.rate == 8000 and data.read(0).shape == (2, 12)
+    assert data.read(0).shape == (2, 12)
     np.testing.assert_allclose(data.read(0), samples.T, atol=0.02 if width == 1 else 1e-4)
 
 
@@ -70,7 +70,6 @@ def test_a_folder_of_sounds_has_its_sub_folders_as_labels(tmp_path: Path) -> Non
     for name in ("dog/1.wav", "cat/1.wav"):
         sound(tmp_path / name, np.zeros(5), 2)
     data = load_dataset(f"series:{tmp_path}")
-    assert isinstance(data, SeriesFile)
     assert list(data.names) == ["cat/1.wav", "dog/1.wav"] and data.label_names == ("cat", "dog")
     sound(tmp_path / "dog/2.wav", np.zeros(6), 2)
     with pytest.raises(InputError, match=r"dog/2.wav of .* has channels of 6 time steps, but series 0 has 5"):

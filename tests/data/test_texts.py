@@ -89,10 +89,10 @@ def test_parquet(tmp_path: Path) -> None:
             "a.csv cannot be read: unexpected end of data",
         ),
         ("a.txt", b"\n \n", {}, "a.txt has no texts"),
-        ("a.txt", b"ok\ncaf\xe9\n", {}, "not UTF-8 in line 2"),
+        ("a.txt", b"ok\ncaf\xe9\n", {}, "a.txt cannot be read as text in UTF-8, because of line 2"),
         ("a.txt", b"ok\n", {"column": "x"}, "read line by line and has no columns"),
         ("a.jsonl", b'{"t": 1}\n{t\n', {"column": "t"}, "line 2 of a.jsonl is not JSON"),
-        ("a.jsonl", b"[1]\n", {"column": "t"}, "line 1 of a.jsonl must be an object"),
+        ("a.jsonl", b"[1]\n", {"column": "t"}, "line 1 of a.jsonl is not JSON of an object"),
     ],
 )
 def test_files_that_cannot_be_read(

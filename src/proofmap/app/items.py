@@ -27,7 +27,7 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted, did_you_mean, one_line, shortened
 from proofmap.data.dataset import Dataset
 from proofmap.data.photos import SAMPLE, sample_path
-from proofmap.data.series_files import SeriesFile, series_content
+from proofmap.data.series_files import series_content
 from proofmap.data.table_rows import TableData
 from proofmap.data.texts import TextData
 
@@ -206,7 +206,7 @@ class Listing:
 
     def item(self, index: int) -> Item:
         if not 0 <= index < len(self.data):
-            what = "series" if isinstance(self.data, SeriesFile) else "rows"
+            what = "series" if self.data.kind == Series.kind else "rows"
             raise NotFound(f"{self.name} has the {what} 0 to {len(self.data) - 1:,}, not {index:,}")
         name = one_line(str(self.data.names[index]))
         which = ("--rows", str(self.data.names[index]))
@@ -293,7 +293,7 @@ class Items:
     def _add_series(self, content: bytes, name: str, inputs: Series) -> Listing:
         """Keep a file of series. Raises unless the series have the model's length and number of channels."""
         own = None if self.own is None else self.own.data
-        target = str(own.settings()["target"]) if isinstance(own, SeriesFile) else ""
+        target = str(own.settings()["target"]) if own is not None and own.kind == Series.kind else ""
         data = series_content(content, name, target=target)
         if len(data) > LIMITS["rows"]:
             raise InputError(f"{name} has {len(data):,} series; a file may have {LIMITS['rows']:,}")

@@ -27,7 +27,6 @@ from proofmap.core.labels import NO_LABEL, LabelRule, wrong_keys
 from proofmap.core.text import one_line
 from proofmap.core.version import __version__
 from proofmap.data.photos import SAMPLES, sample_path
-from proofmap.data.series_files import SeriesFile
 from proofmap.report.pictures import drawn_series, picture_bytes
 
 _KNOWN = ("cat", "rocket", "coffee", "motorcycle", "astronaut")
@@ -383,7 +382,7 @@ def _about_item(item: Item) -> _Answer:
 
 def _preview(listing: Listing, index: int) -> _Answer | None:
     """The small line drawing of a series for a list, scaled by the mean and standard deviation of this series; None for other data."""
-    if not isinstance(listing.data, SeriesFile):
+    if listing.data.kind != Series.kind:
         return None
     x = torch.from_numpy(listing.data.read(index))
     inputs = Series(

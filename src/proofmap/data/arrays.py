@@ -87,6 +87,7 @@ Array = NDArray[Any]
 _IMAGE_KEYS = ("images", "x", "data", "x_test", "arr_0")
 _LABEL_KEYS = ("labels", "y", "label", "truth", "y_test", "arr_1")
 _NAME_KEYS = ("label_names", "class_names", "classes")
+_READ = frozenset({"series", *_IMAGE_KEYS, *_LABEL_KEYS, *_NAME_KEYS})
 _LAYOUTS = ("auto", "nhwc", "nchw")
 
 
@@ -159,7 +160,7 @@ def array_file(path: str | Path, *, layout: str = "auto") -> ArrayImages:
     Python objects inside are never loaded.
     """
     path = Path(os.path.abspath(path))
-    fields = _arrays_in(path)
+    fields = arrays_in(path, str(path))
     images = _first(fields, _IMAGE_KEYS)
     if images is None:
         raise InputError(
@@ -244,29 +245,26 @@ def checked_labels(labels: Array | Sequence[int], n: int, label_names: Sequence[
     return array
 
 
-def _arrays_in(path: Path) -> dict[str, Array]:
-    """The arrays of a ``.npy`` or ``.npz`` file by name; only plain numbers and text are read."""
-    check_ends(path)
+def arrays_in(source: Path | io.BytesIO, title: str) -> dict[str, Array]:
+    """The arrays of a ``.npz`` file by name, or the memory-mapped array of a ``.npy`` file, called ``images``. Only plain numbers and text are
+    read."""
+    if isinstance(source, Path):
+        check_ends(source)
     try:
-        with path.open("rb") as file:
-            if file.read(2) == b"PK":
-                file.seek(0)
-                with np.load(file, allow_pickle=False) as archive:
-                    wanted = [
-                        key for key in archive.files if key in {*_IMAGE_KEYS, *_LABEL_KEYS, *_NAME_KEYS}
-                    ]
-                    return {key: archive[key] for key in wanted or archive.files}
-        return {_IMAGE_KEYS[0]: np.load(path, mmap_mode="r", allow_pickle=False)}
+        if isinstance(source, Path) and source.suffix.lower() == ".npy":
+            return {_IMAGE_KEYS[0]: np.load(source, mmap_mode="r", allow_pickle=False)}
+        opened = source.open("rb") if isinstance(source, Path) else source
+        with opened as file, np.load(file, allow_pickle=False) as archive:
+            wanted = [key for key in archive.files if key in _READ]
+            return {key: archive[key] for key in wanted or archive.files}
     except FileNotFoundError:
-        raise InputError(f"there is no file {path}.{suggest_path(path)}") from None
-    except InputError:
-        raise
+        raise InputError(f"there is no file {title}.{suggest_path(title)}") from None
     except Exception as error:  # a damaged file raises almost anything
         if "allow_pickle" in str(error) or "Python objects" in str(error):
             reason = "it holds Python objects, which are never loaded; nothing was executed"
         else:
             reason = str(error) or type(error).__name__
-        raise InputError(f"{path} cannot be read as NumPy arrays: {reason}") from None
+        raise InputError(f"{title} cannot be read as NumPy arrays: {reason}") from None
 
 
 def _first(fields: Mapping[str, Array], keys: Sequence[str]) -> Array | None:

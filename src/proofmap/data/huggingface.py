@@ -13,7 +13,8 @@ from proofmap.core.files import check_ends, digest_of
 from proofmap.core.inputs import Inputs, TextInputs
 from proofmap.core.inputs.pictures import decode_image
 from proofmap.data.dataset import Dataset, reader
-from proofmap.data.texts import TextData, check_columns
+from proofmap.data.tables import check_columns
+from proofmap.data.texts import TextData
 
 
 class HuggingFaceImages(Dataset):

@@ -6,11 +6,9 @@ import io
 import os
 import wave
 import zipfile
-import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +17,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.files import check_ends, suggest_path
 from proofmap.core.inputs import Series
 from proofmap.core.inputs.frames import check_header
-from proofmap.data.arrays import TensorData
+from proofmap.data.arrays import TensorData, arrays_in
 from proofmap.data.dataset import numbered, reader
 from proofmap.data.tables import table_rows
 
@@ -29,31 +27,9 @@ MOST_BYTES = 2**28
 """Largest size in bytes of the unpacked arrays in an .npz file."""
 
 
-@dataclass(frozen=True)
-class _Read:
-    """The content of a file: series ``(N, C, T)``, the label of each series as written ("" if unknown), the names of the series if the file has
-    them, and the sampling rate of sound."""
-
-    values: NDArray[np.float32]
-    labels: Sequence[str] = ()
-    names: Sequence[str] | None = None
-    rate: float | None = None
-
-
-class SeriesFile(TensorData):
-    """Series of a file, held in memory; ``rate`` is the number of time steps per second of sound, otherwise None."""
-
-    def __init__(self, read: _Read, *, title: str, settings: dict[str, object]) -> None:
-        known, labels = numbered([label or None for label in read.labels])
-        super().__init__(
-            read.values,
-            labels if known else None,
-            kind=Series.kind,
-            names=read.names,
-            label_names=known,
-            title=title,
-        )
-        self._settings, self.rate = settings, read.rate
+_Read = tuple[NDArray[np.float32], Sequence[str], Sequence[str] | None]
+"""The content of a file: series ``(N, C, T)``, the label of each series as written ("" if unknown), and the names of the series if the file
+has them."""
 
 
 @reader(
@@ -61,7 +37,7 @@ class SeriesFile(TensorData):
     "series:FILE?target=COLUMN",
     "series of a .ts file, a CSV file (a series in each row), a .npz file (series and labels), a WAV file or a folder of them",
 )
-def series_file(path: str | Path, *, target: str = "") -> SeriesFile:
+def series_file(path: str | Path, *, target: str = "") -> TensorData:
     """The series in a file. The file's suffix says how it is read:
 
     - ``.ts``: the format of aeon and sktime; labels follow the last colon.
@@ -74,27 +50,31 @@ def series_file(path: str | Path, *, target: str = "") -> SeriesFile:
     place = Path(os.path.abspath(path))
     if not place.exists():
         raise InputError(f"there is no file {path}.{suggest_path(path)}")
-    settings: dict[str, object] = {"dataset": "series", "path": str(place), "target": target}
-    suffix = place.suffix.lower()
-    if target and suffix not in _TABLES:
+    if target and place.suffix.lower() not in _TABLES:
         raise InputError(
             f"target names a column of a CSV file, but {path} is not a CSV file; leave target out"
         )
-    if place.is_dir():
-        return SeriesFile(_sounds(place), title=place.name, settings=settings)
     check_ends(place)
     try:
-        content = place.read_bytes()
+        read = _sounds(place) if place.is_dir() else _read(place.read_bytes(), str(path), target)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
-    return SeriesFile(_read(content, str(path), target), title=place.name, settings=settings)
+    return _data(read, place.name, {"dataset": "series", "path": str(place), "target": target})
 
 
-def series_content(content: bytes, name: str, *, target: str = "") -> SeriesFile:
+def series_content(content: bytes, name: str, *, target: str = "") -> TensorData:
     """The series in the content of a file called ``name``, whose suffix says how it is read. ``target`` is used if a CSV file has such a
     column."""
-    settings: dict[str, object] = {"dataset": "series", "path": name, "target": target}
-    return SeriesFile(_read(content, name, target, optional=True), title=name, settings=settings)
+    return _data(_read(content, name, target, optional=True), name)
+
+
+def _data(read: _Read, title: str, settings: dict[str, object] | None = None) -> TensorData:
+    values, written, names = read
+    known, labels = numbered([label or None for label in written])
+    given = labels if known else None
+    data = TensorData(values, given, kind=Series.kind, names=names, label_names=known, title=title)
+    data._settings = settings
+    return data
 
 
 def holds_series(path: str | Path) -> bool:
@@ -110,10 +90,9 @@ def _read(content: bytes, name: str, target: str, *, optional: bool = False) -> 
     """The series in the content of a file. With ``optional``, a CSV file may lack the column ``target``."""
     suffix = Path(name).suffix.lower()
     if suffix == ".wav":
-        values, rate = _wav(io.BytesIO(content), name)
-        return _Read(values[None], names=[Path(name).name], rate=float(rate))
+        return _wav(io.BytesIO(content), name)[0][None], [""], [Path(name).name]
     if suffix == ".npz":
-        return _npz(io.BytesIO(content), name)
+        return _npz(content, name)
     if suffix not in (".ts", *_TABLES):
         raise InputError(
             f"{name} is not a file of series: expected .ts, .csv, .npz, .wav, or a folder of .wav files"
@@ -144,7 +123,7 @@ def _ts(text: str, path: str) -> _Read:
         *channels, label = line.split(":") if labelled else [*line.split(":"), ""]
         found.append([_numbers(channel.split(","), f"line {number} of {path}") for channel in channels])
         labels.append(label.strip())
-    return _Read(_together(found, path), labels)
+    return _together(found, path), labels, None
 
 
 def _csv(header: list[str], rows: list[tuple[int, list[str]]], path: str, target: str) -> _Read:
@@ -160,30 +139,23 @@ def _csv(header: list[str], rows: list[tuple[int, list[str]]], path: str, target
         found.append([_numbers([v for k, v in enumerate(row) if k != at], f"line {number} of {path}")])
     if not found:
         raise InputError(f"{path} has no series below its first row, which names the columns")
-    return _Read(_together(found, path), labels)
+    return _together(found, path), labels, None
 
 
-def _npz(content: io.BytesIO, path: str) -> _Read:
-    try:
-        with zipfile.ZipFile(content) as archive:
-            unpacked = sum(member.file_size for member in archive.infolist())
-        if unpacked > MOST_BYTES:
+def _npz(content: bytes, path: str) -> _Read:
+    with suppress(zipfile.BadZipFile), zipfile.ZipFile(io.BytesIO(content)) as archive:
+        if (unpacked := sum(member.file_size for member in archive.infolist())) > MOST_BYTES:
             raise InputError(
                 f"{path} has {unpacked / 1e6:,.0f} MB of arrays, and at most {MOST_BYTES / 1e6:,.0f} MB are read; split it"
             )
-        with np.load(content, allow_pickle=False) as file:
-            arrays: dict[str, NDArray[Any]] = {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
-        raise InputError(f"{path} cannot be read: {error}") from None
-    if "series" not in arrays or arrays["series"].ndim not in (2, 3):
+    arrays = arrays_in(io.BytesIO(content), path)
+    values = arrays.get("series", np.zeros(0))
+    if values.ndim not in (2, 3) or values.dtype.kind not in "fiub":
         raise InputError(
-            f"{path} needs an array series (N, C, T) or (N, T); it has {', '.join(arrays) or 'none'}"
+            f"{path} needs an array series (N, C, T) or (N, T) of numbers; it has {', '.join(arrays) or 'none'}"
         )
-    values = arrays["series"]
-    if values.dtype.kind not in "fiub":
-        raise InputError(f"{path} needs numbers as series, not {values.dtype}")
     labels = [str(label) for label in arrays.get("labels", np.array([])).tolist()]
-    return _Read((values if values.ndim == 3 else values[:, None]).astype(np.float32), labels)
+    return (values if values.ndim == 3 else values[:, None]).astype(np.float32), labels, None
 
 
 def _sounds(folder: Path) -> _Read:
@@ -199,7 +171,7 @@ def _sounds(folder: Path) -> _Read:
     names = [str(file.relative_to(folder)) for file in files]
     labels = [file.parent.name if file.parent != folder else "" for file in files]
     values = _together([values.tolist() for values, _ in read], str(folder), names)
-    return _Read(values, labels, names, float(rates.pop()))
+    return values, labels, names
 
 
 def _wav(content: Path | io.BytesIO, path: str) -> tuple[NDArray[np.float32], int]:
@@ -212,14 +184,10 @@ def _wav(content: Path | io.BytesIO, path: str) -> tuple[NDArray[np.float32], in
         # RuntimeError: a part is longer than the file
         reason = str(error) or "it is cut off or damaged"
         raise InputError(f"{path} cannot be read as a WAV file of whole numbers: {reason}") from None
-    if width == 1:  # unsigned
-        samples = (np.frombuffer(read, np.uint8).astype(np.float32) - 128) / 128
-    elif width == 3:
-        low = np.frombuffer(read, np.uint8).reshape(-1, 3).astype(np.int32)
-        joined = low[:, 0] | (low[:, 1] << 8) | (low[:, 2] << 16)
-        samples = (np.where(joined >= 2**23, joined - 2**24, joined) / 2.0**23).astype(np.float32)
-    else:
-        samples = (np.frombuffer(read, f"<i{width}") / 2.0 ** (8 * width - 1)).astype(np.float32)
+    raw = np.frombuffer(read, np.uint8).reshape(-1, width)
+    wide = np.zeros((len(raw), 4), np.uint8)
+    wide[:, 4 - width :] = raw ^ 128 if width == 1 else raw  # samples of 8 bits have no sign
+    samples = (wide.view("<i4") / 2.0**31).astype(np.float32)
     return np.ascontiguousarray(samples.reshape(-1, channels).T), rate
 
 

@@ -15,8 +15,8 @@ from proofmap.core.errors import InputError
 from proofmap.core.files import digest_of, distinct_names, suggest_path
 from proofmap.core.inputs import Columns, Rows
 from proofmap.core.inputs.frames import column_names, library_of, read_frame, row_names
-from proofmap.core.text import did_you_mean
 from proofmap.data.dataset import Dataset, numbered, reader
+from proofmap.data.tables import check_columns
 
 
 class TableData(Dataset):
@@ -48,12 +48,7 @@ class TableData(Dataset):
         if library_of(frame) is None:
             raise InputError(f"a table must be a data frame of pandas or polars, not {type(frame).__name__}")
         have = column_names(frame)
-        for what, column in (("target", target), ("name", name)):
-            if column is not None and column not in have:
-                raise InputError(
-                    f"{what} is {column!r}, but {title} has no such column.{did_you_mean(column, have)} It has "
-                    f"{', '.join(have[:12])}{', ...' if len(have) > 12 else ''}"
-                )
+        check_columns(title, [target or "", name or ""], have)
         features = [column for column in have if column not in (target, name)]
         if not features:
             raise InputError(f"{title} has no columns for the model other than target and name")

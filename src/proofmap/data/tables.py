@@ -14,7 +14,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.files import check_ends, parse_json, suggest_path
 from proofmap.core.inputs import Box
 from proofmap.core.inputs.base import read_box
-from proofmap.core.text import counted
+from proofmap.core.text import counted, did_you_mean
 from proofmap.data.dataset import reader
 from proofmap.data.folders import ImageFiles, existing_folder, files_below
 
@@ -219,6 +219,15 @@ def table_rows(text: str, delimiter: str, path: str | Path) -> tuple[list[str], 
     return columns, found[1:]
 
 
+def check_columns(title: str | Path, wanted: Sequence[str], have: Sequence[str]) -> None:
+    """Raise an InputError if a table does not have the columns ``wanted``. Empty names are skipped."""
+    for name in wanted:
+        if name and name not in have:
+            raise InputError(
+                f"{title} has no column {name!r}.{did_you_mean(name, have)} It has {', '.join(have[:12])}"
+            )
+
+
 def _column(columns: Sequence[str], *accepted: str) -> int | None:
     lower = [name.lower() for name in columns]
     return next((lower.index(name) for name in accepted if name in lower), None)
@@ -242,5 +251,10 @@ def text_of(path: Path) -> str:
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise InputError(f"there is no file {path}.{suggest_path(path)}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read as text in UTF-8: {error}") from None
+    except UnicodeDecodeError as error:
+        line = path.read_bytes()[: error.start].count(b"\n") + 1
+        raise InputError(
+            f"{path} cannot be read as text in UTF-8, because of line {line}; save it as UTF-8, as with: iconv -t utf-8"
+        ) from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None

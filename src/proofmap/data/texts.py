@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,9 +12,8 @@ from proofmap.core.files import digest_of, distinct_names, parse_json, suggest_p
 from proofmap.core.inputs import Text
 from proofmap.core.inputs.frames import PARQUET
 from proofmap.core.inputs.text import checked_text
-from proofmap.core.text import did_you_mean
 from proofmap.data.dataset import Dataset, numbered, reader
-from proofmap.data.tables import table_rows
+from proofmap.data.tables import check_columns, table_rows, text_of
 
 LINES = (".jsonl", ".ndjson")
 
@@ -78,10 +76,10 @@ def text_file(path: str | Path, *, column: str = "", target: str = "", name: str
             raise InputError(
                 f"{path} is read line by line and has no columns; leave the names of columns out"
             )
-        lines = [line for line in _read(file).split("\n") if line.strip()]
+        lines = [line for line in text_of(file).split("\n") if line.strip()]
         return TextData(lines, title=file.name, settings=settings)
     if suffix in (".csv", ".tsv"):
-        columns, lines_of = table_rows(_read(file), "\t" if suffix == ".tsv" else ",", file.name)
+        columns, lines_of = table_rows(text_of(file), "\t" if suffix == ".tsv" else ",", file.name)
         rows = [dict(zip(columns, row, strict=True)) for _, row in lines_of]
     else:
         rows = _parquet(file) if suffix in PARQUET else _jsonl(file)
@@ -102,41 +100,16 @@ def text_file(path: str | Path, *, column: str = "", target: str = "", name: str
     )
 
 
-def check_columns(title: str | Path, wanted: Sequence[str], have: Sequence[str]) -> None:
-    """Raise an InputError if a table does not have the columns ``wanted``. Empty names are skipped."""
-    for name in wanted:
-        if name and name not in have:
-            raise InputError(
-                f"{title} has no column {name!r}.{did_you_mean(name, have)} It has {', '.join(have[:12])}"
-            )
-
-
-def _read(file: Path) -> str:
-    """The content of a file, in which lines end with ``\\n``. Other line separators, such as U+2028, are part of a text."""
-    try:
-        return file.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = file.read_bytes()[: error.start].count(b"\n") + 1
-        raise InputError(
-            f"{file.name} has bytes that are not UTF-8 in line {line}; save it as UTF-8, as with: iconv -t utf-8"
-        ) from None
-
-
 def _jsonl(file: Path) -> list[dict[str, Any]]:
     rows = []
-    for number, line in enumerate(_read(file).split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            row = parse_json(line)
-        except ValueError as error:
-            reason = error.msg if isinstance(error, json.JSONDecodeError) else error
-            raise InputError(f"line {number} of {file.name} is not JSON: {reason}") from None
-        if not isinstance(row, dict):
-            raise InputError(
-                f'line {number} of {file.name} must be an object with fields, such as {{"text": ...}}'
-            )
-        rows.append(row)
+    for number, line in enumerate(text_of(file).split("\n"), 1):
+        if line.strip():
+            try:
+                rows.append(dict(parse_json(line)))
+            except (ValueError, TypeError) as error:
+                raise InputError(
+                    f'line {number} of {file.name} is not JSON of an object with fields, such as {{"text": ...}}: {error}'
+                ) from None
     return rows
 
 
