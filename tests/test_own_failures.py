@@ -134,7 +134,7 @@ ASKED = ("photo.png", *MODEL, "--labels", "top1", "--quiet", "--out", "out")
         (("explain", *ASKED, "--method", "mine.py:misused"), "(mine.py, line 13, in misused)"),
         (
             ("explain", *ASKED, "--method", "mine.py:ends"),
-            "sys.exit(0) was called in mine.py, line 16, in ends, while the method ends made maps",
+            "SystemExit: 0 (mine.py, line 16, in ends), while the method ends made maps",
         ),
         (
             ("explain", *ASKED, "--method", "mine.py:cut_short"),

@@ -29,7 +29,6 @@ from proofmap.methods.method import MethodLike, default_method, make_method
 from proofmap.metrics.metric import Metric, make_metric
 from proofmap.metrics.proof_scores import default_metrics
 from proofmap.metrics.scores import Thresholds
-from proofmap.plugins.failures import exit_as_error
 from proofmap.plugins.identity import provenance
 from proofmap.results.evaluation import Evaluation, Proof, batch_record
 from proofmap.results.records import MethodResult, measured, run_scores
@@ -118,7 +117,6 @@ class Judge:
         return prepare_study(self.study, self.classifier, find)
 
     @outside_inference_mode()
-    @exit_as_error()
     def update(
         self,
         images: ImagesLike,

@@ -28,7 +28,7 @@ from proofmap.metrics.judged import Judged
 from proofmap.metrics.metric import Metric
 from proofmap.metrics.proof_scores import ProofMetric
 from proofmap.metrics.targets import Probability
-from proofmap.plugins.failures import exit_as_error, reason_of
+from proofmap.plugins.failures import reason_of
 from proofmap.session import Session, Watch
 
 
@@ -141,7 +141,6 @@ class _Block:
 
         return halves(range(len(block)))
 
-    @exit_as_error()
     def judge(self, block: Subjects, places: range) -> Row:
         """The row of the images with these indices in the block."""
         some = slice(places.start, places.stop)

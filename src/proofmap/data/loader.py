@@ -17,7 +17,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Box, Inputs
 from proofmap.data.dataset import Dataset, match_labels
-from proofmap.plugins.failures import exit_as_error, reason_of
+from proofmap.plugins.failures import reason_of
 
 _Objects = Mapping[int, Sequence[Box]]
 
@@ -137,8 +137,7 @@ def _read(
     """Write the values of item ``index`` to ``place``. Returns the item's boxes by label, or by the output that ``outputs`` has for each
     label, or the reason why it could not be read."""
     try:
-        with exit_as_error():
-            item, cropped, objects = dataset.read(index), dataset.cropped, dataset.objects(index)
+        item, cropped, objects = dataset.read(index), dataset.cropped, dataset.objects(index)
         # copied by NumPy, as torch would start several threads in each of ours
         np.copyto(place, inputs.prepare(item, cropped=cropped).numpy())
         moved = {label: inputs.moved_boxes(boxes, item, cropped=cropped) for label, boxes in objects.items()}

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import signal
-import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from proofmap.core.errors import InputError, ProofmapError
@@ -27,12 +24,11 @@ def belong_to_user(files: Iterable[Path]) -> None:
 
 def place_of(error: BaseException) -> str:
     """The last place in the user's files in an exception's traceback, such as ``mine.py, line 7, in bright``; empty if there is none."""
-    return _last_place(error, lambda frame: Path(frame.f_code.co_filename).resolve() in _FILES)
-
-
-def _last_place(error: BaseException, counts: Callable[[FrameType], bool]) -> str:
-    """The last place in an exception's traceback for which ``counts(frame)`` is true; empty if there is none."""
-    places = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__) if counts(frame)]
+    places = [
+        (frame.f_code, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if Path(frame.f_code.co_filename).resolve() in _FILES
+    ]
     if not places:
         return ""
     code, line = places[-1]
@@ -82,51 +78,11 @@ def check_call(function: Callable[..., Any], who: str, form: str, *given: object
 
 @contextmanager
 def note_errors(what: str) -> Iterator[None]:
-    """Add the note ``what`` to exceptions that are raised inside the block, except errors of Proofmap. ``sys.exit()`` becomes an error."""
-    try:
-        with exit_as_error(what):
-            yield
-    except ProofmapError:
-        raise
-    except Exception as error:
-        error.add_note(what)
-        raise
-
-
-@contextmanager
-def exit_as_error(what: str = "") -> Iterator[None]:
-    """Turn ``SystemExit`` of the user's code into an InputError that names the place, so that the user's code cannot end the program.
-
-    Ctrl-C and exits from a signal handler are not changed.
-
-    >>> with exit_as_error("while the method mine made maps"):
-    ...     sys.exit(3)
-    Traceback (most recent call last):
-        ...
-    proofmap.core.errors.InputError: sys.exit(3) was called in <doctest ...>, line 2, while the method mine made maps. Code that Proofmap runs...
-    """
+    """Add the note ``what`` to exceptions that are raised inside the block, also by ``sys.exit()``, except errors of Proofmap."""
     try:
         yield
-    except SystemExit as error:
-        if _asked_by_signal(error):
-            raise
-        place = place_of(error) or _last_place(
-            error, lambda frame: _module_of(frame) not in sys.stdlib_module_names
-        )
-        call = f"sys.exit({'' if error.code is None else repr(error.code)})"
-        during = f", {what}" if what else ""
-        raise InputError(
-            f"{call} was called in {place}{during}. Code that Proofmap runs must not end the program: raise an exception "
-            "instead, such as ValueError"
-        ) from error
-
-
-def _module_of(frame: FrameType) -> str:
-    """The top-level module of a frame's code."""
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
-
-
-def _asked_by_signal(error: BaseException) -> bool:
-    """Whether a signal handler raised the exception."""
-    handlers = {getattr(signal.getsignal(number), "__code__", None) for number in signal.valid_signals()}
-    return any(frame.f_code in handlers for frame, _ in traceback.walk_tb(error.__traceback__))
+    except ProofmapError:
+        raise
+    except (Exception, SystemExit) as error:
+        error.add_note(what)
+        raise

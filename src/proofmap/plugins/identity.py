@@ -100,8 +100,6 @@ def _pieces(value: Any, *around: object) -> Iterator[str | bytes]:
     elif isinstance(value, (types.MethodType, types.BuiltinFunctionType)):
         yield f"{value.__qualname__} of {value.__module__}"
         yield from inside(value.__self__)
-    elif isinstance(value, types.ModuleType):
-        yield _named(value, value.__name__)
     elif hasattr(value, "__wrapped__"):  # such as functools.cache
         yield from inside(value.__wrapped__)
     elif callable(getattr(value, "fingerprint", None)):  # a classifier
@@ -147,11 +145,9 @@ def _pieces_of_net(net: nn.Module, inside: Any) -> Iterator[str | bytes]:
 
 
 def _named(thing: Any, module: str) -> str:
-    """The name of a class, function or module, with what identifies its source; its name in this process if it has none."""
+    """The name of a class or function, with what identifies its source; its name in this process if it has none."""
     source = source_of(module)
-    if source is None:
-        return _here_only(thing)
-    return f"{getattr(thing, '__qualname__', thing.__name__)} {source}"
+    return _here_only(thing) if source is None else f"{thing.__qualname__} {source}"
 
 
 def _here_only(thing: object) -> str:

@@ -12,11 +12,10 @@ import hashlib
 import importlib.util
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib.machinery import SourceFileLoader
-from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
@@ -29,9 +28,8 @@ HERE_ONLY = "only in this process: "
 """How the identity of a thing begins that another process cannot recognise: its code is in no file, or a value cannot be read."""
 _NOT_FOLLOWED = ("proofmap", "torch", "builtins", "abc", "typing", "collections")
 """Packages whose code does not enter a digest: ours has a version, and torch's version is recorded with a run."""
-_Stamp = tuple[int, int]
-_STAMPS: dict[Path, _Stamp] = {}
-"""Modification time and size of the modules that user files imported, at the time of import."""
+_IMPORTED: set[str] = set()
+"""The names of loaded modules that user files imported from their own folders."""
 
 
 def is_python_file(spec: str) -> bool:
@@ -61,7 +59,7 @@ def from_python_file(file: str | Path, name: str, what: str) -> Any:
     path = Path(file)
     if not path.is_file():
         raise InputError(f"there is no file {str(path)!r} to take the {what} from.{suggest_path(path)}")
-    stamp = {file: _stamp(file) for file in source_files(path)}
+    stamp = [(file, file.stat().st_mtime_ns, file.stat().st_size) for file in source_files(path)]
     key = f"_proofmap_file_{hashlib.blake2b(str(path.resolve()).encode(), digest_size=8).hexdigest()}"
     module = sys.modules.get(key)
     if module is None or getattr(module, "_proofmap_stamp", None) != stamp:
@@ -80,24 +78,31 @@ def from_python_file(file: str | Path, name: str, what: str) -> Any:
 
 @contextmanager
 def run_file(path: Path, name: str) -> Iterator[ModuleType]:
-    """Run a file as a module called ``name``. The file, and the code inside the block, can import modules from its folder; modules that have
-    changed are imported again."""
-    imported = source_files(path)[1:]
-    belong_to_user([path, *imported])
-    _forget_changed(path.resolve().parent, imported)
+    """Run a file as a module called ``name``. The file, and the code inside the block, can import modules from its folder. Those that
+    earlier files imported from their folders are imported again."""
+    files, folder, writes = source_files(path), str(path.resolve().parent), sys.dont_write_bytecode
+    belong_to_user(files)
+    for imported in _IMPORTED:
+        sys.modules.pop(imported, None)
+    _IMPORTED.clear()
     found = importlib.util.spec_from_file_location(name, path, loader=_FromSource(name, str(path.absolute())))
     assert found is not None  # a path ending in .py always has a loader
     assert found.loader is not None
     module = importlib.util.module_from_spec(found)
     sys.modules[name] = module  # dataclasses look their module up while the file runs
-    with _importable(path.parent):
-        try:
-            found.loader.exec_module(module)
-        except BaseException:
-            del sys.modules[name]
-            raise
-        _STAMPS.update({file: _stamp(file) for file in imported})
+    before = set(sys.modules)
+    sys.path.insert(0, folder)
+    sys.dont_write_bytecode = True  # it could be out of date
+    try:
+        found.loader.exec_module(module)
         yield module
+    except BaseException:
+        sys.modules.pop(name, None)
+        raise
+    finally:
+        sys.path.remove(folder)
+        sys.dont_write_bytecode = writes
+        _IMPORTED.update(other for other in set(sys.modules) - before if _module_file(other) in files)
 
 
 class _FromSource(SourceFileLoader):
@@ -108,35 +113,6 @@ class _FromSource(SourceFileLoader):
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)
         return self.source_to_code(self.get_data(path), path)
-
-
-def _stamp(file: Path) -> _Stamp:
-    return file.stat().st_mtime_ns, file.stat().st_size
-
-
-def _forget_changed(folder: Path, files: Iterable[Path]) -> None:
-    """Remove modules from ``sys.modules`` that an earlier user file imported, if they were edited since or come from another folder."""
-    for file in files:
-        if not file.is_relative_to(folder):
-            continue
-        parts = file.relative_to(folder).with_suffix("").parts
-        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        loaded = _module_file(name)
-        if loaded in _STAMPS and (loaded != file or _STAMPS[loaded] != _stamp(file)):
-            del sys.modules[name]
-
-
-@contextmanager
-def _importable(folder: Path) -> Iterator[None]:
-    """Make modules in this folder importable, without leaving bytecode that could be out of date."""
-    entry, writes = str(folder.resolve()), not sys.dont_write_bytecode
-    sys.path.insert(0, entry)
-    sys.dont_write_bytecode = True
-    try:
-        yield
-    finally:
-        sys.path.remove(entry)
-        sys.dont_write_bytecode = not writes
 
 
 # ---- source files --------------------------------------------------------------------------------
@@ -150,39 +126,29 @@ def source_of(module: str) -> str | None:
     >>> source_of("torch.nn"), source_of("a_notebook")
     ('', None)
     """
-    package, path = module.partition(".")[0], _module_file(module)
+    package, file = module.partition(".")[0], getattr(sys.modules.get(module), "__file__", None)
     if package in _NOT_FOLLOWED:
         return ""
-    if path is not None and not is_installed(path):
+    if (path := _module_file(module)) is not None and not is_installed(path):
         return source_digest(path)
-    return _installed_version(package) if path is not None or _is_built_in(module) else None
+    if package in sys.stdlib_module_names:
+        return None if module == "__main__" else f"Python {sys.version_info.major}.{sys.version_info.minor}"
+    if file is None or not is_installed(Path(file)):
+        return None
+    return f"{package} {getattr(sys.modules.get(package), '__version__', '')}"
 
 
 def _module_file(module: str) -> Path | None:
     """The Python file of a loaded module; None if it has none."""
-    file = getattr(sys.modules.get(module), "__file__", None)
-    path = Path(str(file)) if file else None
-    return path.resolve() if path is not None and path.suffix == ".py" and path.is_file() else None
+    path = Path(str(getattr(sys.modules.get(module), "__file__", None))).resolve()
+    return path if path.suffix == ".py" and path.is_file() else None
 
 
 def is_installed(path: Path) -> bool:
     """Whether a file belongs to Python itself or to an installed package, not to a user's project."""
     if {"site-packages", "dist-packages"} & set(path.parts):
         return True
-    return any(map(path.is_relative_to, _python_folders()))
-
-
-@cache
-def _python_folders() -> tuple[str, str]:
-    return sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")
-
-
-def _is_built_in(module: str) -> bool:
-    """Whether a module without a Python file is part of Python or of an installed package: compiled, or built in."""
-    if module.partition(".")[0] in sys.stdlib_module_names and module != "__main__":
-        return True
-    file = getattr(sys.modules.get(module), "__file__", None)
-    return bool(file) and is_installed(Path(str(file)))
+    return any(path.is_relative_to(sysconfig.get_path(place)) for place in ("stdlib", "platstdlib"))
 
 
 def source_digest(path: Path) -> str:
@@ -254,20 +220,3 @@ def _parse(path: Path, modified: int, size: int) -> tuple[bytes, tuple[tuple[str
             inside = f"{node.module}." if node.module else ""
             names += [(inside + alias.name, node.level) for alias in node.names]
     return hashlib.blake2b(ast.dump(tree).encode(), digest_size=16).digest(), tuple(dict.fromkeys(names))
-
-
-@cache
-def _distributions() -> Mapping[str, list[str]]:
-    return packages_distributions()
-
-
-@cache
-def _installed_version(package: str) -> str:
-    """Name and version of an installed package. For a module of the standard library, name and version of Python."""
-    found = () if package in sys.stdlib_module_names else _distributions().get(package, ())
-    for distribution in found:
-        try:
-            return f"{distribution} {version(distribution)}"
-        except PackageNotFoundError:
-            continue
-    return f"{package} {sys.version_info.major}.{sys.version_info.minor}"

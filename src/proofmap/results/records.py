@@ -20,7 +20,6 @@ from proofmap.core.deferred import Tensor, torch, type_in
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted
-from proofmap.plugins.failures import exit_as_error
 from proofmap.results.statistics import RunScore, Score
 
 if TYPE_CHECKING:
@@ -235,7 +234,6 @@ class MethodResult(HoldsArrays, tensors=["values", "pairs", "maps", "insertion"]
         return float(getattr(THRESHOLDS["paper"], which))
 
 
-@exit_as_error()
 def run_scores(metrics: Mapping[str, RunMetric], results: Sequence[MethodResult]) -> tuple[RunScore, ...]:
     """The scores of metrics that judge a run as a whole, computed from the values of all ``results``. ``metrics`` maps names to metrics."""
     return tuple(

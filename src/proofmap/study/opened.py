@@ -22,7 +22,6 @@ from proofmap.methods.method import Method
 from proofmap.metrics.metric import Metric, RunMetric, split_metrics
 from proofmap.models import load_classifier
 from proofmap.models.spec import ModelSpec
-from proofmap.plugins.failures import exit_as_error
 from proofmap.session import Session
 from proofmap.study.study import Study
 
@@ -57,7 +56,6 @@ class OpenStudy:
         return self.dataset
 
 
-@exit_as_error()
 def open_study(
     study: Study,
     *,

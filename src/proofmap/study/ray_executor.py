@@ -24,7 +24,7 @@ import torch
 
 from proofmap.core.allocator import keep_memory
 from proofmap.core.errors import InputError, ProofmapError, require
-from proofmap.plugins.failures import exit_as_error
+from proofmap.plugins.failures import reason_of
 from proofmap.plugins.settings import check_settings, setting
 from proofmap.study.executor import Lost, Result, Unit, Worker
 
@@ -160,18 +160,16 @@ def _work(key: str, source: list[Any], units: bytes) -> bytes:
     from ray import cloudpickle
 
     try:
-        with exit_as_error():
-            if key not in _workers:
-                _workers.clear()
-                make_worker, threads = cloudpickle.loads(ray.get(source[0]))
-                torch.set_num_threads(threads)
-                keep_memory()
-                _workers[key] = make_worker()
-            answer: bytes = cloudpickle.dumps(
-                ([_workers[key](unit) for unit in cloudpickle.loads(units)], None)
-            )
-    except Exception as error:
+        if key not in _workers:
+            _workers.clear()
+            make_worker, threads = cloudpickle.loads(ray.get(source[0]))
+            torch.set_num_threads(threads)
+            keep_memory()
+            _workers[key] = make_worker()
+        answer: bytes = cloudpickle.dumps(([_workers[key](unit) for unit in cloudpickle.loads(units)], None))
+    except (Exception, SystemExit) as ended:
         where = f"In a Ray worker:\n{traceback.format_exc()}"
+        error = ended if isinstance(ended, Exception) else RuntimeError(reason_of(ended))
         if not isinstance(error, ProofmapError):  # its message is complete
             error.add_note(where)
         try:

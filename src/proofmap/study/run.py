@@ -33,7 +33,6 @@ from proofmap.core.version import environment
 from proofmap.data.dataset import Dataset, true_outputs
 from proofmap.methods.controls import map_sources
 from proofmap.methods.method import Method
-from proofmap.plugins.failures import exit_as_error
 from proofmap.results.evaluation import Evaluation, batch_record
 from proofmap.results.records import run_scores
 from proofmap.study.executor import Executor, LocalExecutor, Lost
@@ -350,7 +349,6 @@ class _Run:
             self._save(replace(self.manifest, chosen=(*self.manifest.chosen, len(chosen))))
         return chosen
 
-    @exit_as_error()
     def _plan(self, images: Sequence[ImageRow], waiting: Sequence[Unit]) -> Plan:
         labels = sum(len(image.labels) for image in images) / len(images)
         left = Counter(unit.method for unit in waiting)

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from proofmap.core.deferred import torch
-from proofmap.plugins.failures import exit_as_error
 from proofmap.study.store import ImageRow
 
 if TYPE_CHECKING:
@@ -89,7 +88,6 @@ def sanity_notes(found: Mapping[str, Any]) -> list[str]:
     return [first, *(f"suspicious: {text}" for text in suspicious)]
 
 
-@exit_as_error()
 def measure_sanity(opened: OpenStudy, images: Sequence[ImageRow], *, chosen: bool) -> dict[str, Any]:
     """Run the net on some of the images, and on each fill of the metrics without an image. ``chosen`` says that the study takes only images
     that the net gets right. The numbers, as they are stored in ``run.json``:

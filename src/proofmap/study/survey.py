@@ -18,7 +18,6 @@ from proofmap.core.labels import NO_LABEL, LabelRule, label_array, wrong_keys
 from proofmap.core.text import did_you_mean
 from proofmap.data.dataset import Dataset, random_choice, true_outputs
 from proofmap.data.loader import ImageBlock, load_blocks
-from proofmap.plugins.failures import exit_as_error
 from proofmap.study.opened import OpenStudy
 from proofmap.study.selection import Selection
 from proofmap.study.store import ImageRow, Store
@@ -60,7 +59,6 @@ class Survey:
             return list(range(len(names)))
         return random_choice(names, len(names), seed=selection.seed)
 
-    @exit_as_error()
     def complete(
         self, store: Store, *, retry: bool = False, on_progress: Callable[[int], None] | None = None
     ) -> None:

@@ -25,7 +25,6 @@ from proofmap.core.version import environment
 from proofmap.data.loader import load_listed
 from proofmap.data.subjects import Subjects
 from proofmap.loop import Row, judge_blocks
-from proofmap.plugins.failures import exit_as_error
 from proofmap.study.opened import OpenStudy, open_study
 from proofmap.study.store import ImageRow, StoreError, read_maps
 from proofmap.study.study import Study
@@ -130,7 +129,6 @@ class Worker:
             self._blocks = {**dict(list(self._blocks.items())[-2:]), subjects: loading}
         return self._blocks[subjects]
 
-    @exit_as_error()
     def __call__(self, unit: Unit) -> UnitResult:
         began, before = time.monotonic(), self.progress.passes_done
         loaded = self._block(unit.subjects).result()
@@ -195,8 +193,7 @@ class Worker:
                 failures[place] = "it is no longer in the dataset"
                 continue
             try:
-                with exit_as_error():
-                    now = self.dataset.digest(index)
+                now = self.dataset.digest(index)
             except ProofmapError as error:
                 failures[place] = str(error)
                 continue

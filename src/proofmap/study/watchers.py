@@ -26,7 +26,6 @@ from rich.text import Text
 from proofmap.core.files import write_text
 from proofmap.core.progress import seconds_between_lines
 from proofmap.core.text import counted, one_line
-from proofmap.plugins.failures import exit_as_error
 from proofmap.study.planning import duration
 from proofmap.study.store import Store
 from proofmap.study.unit import PassCounter, Unit, UnitResult
@@ -397,8 +396,7 @@ class Tally(PassCounter):
             ended = self._status.state not in ("surveying", "running")
             for watcher in list(self.watchers):
                 try:
-                    with exit_as_error():
-                        (watcher.end if ended else watcher.update)(self.status)
+                    (watcher.end if ended else watcher.update)(self.status)
                 except Exception as error:
                     self.watchers.remove(watcher)
                     name = getattr(watcher, "name", type(watcher).__name__)
