@@ -173,7 +173,7 @@ def test_text_is_read_as_the_type_wants_it(name: str, text: str, value: Any) -> 
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"number": 1.5}, "number must be a whole number of at least 1, not 1.5"),
     ({"number": True}, "number must be a whole number of at least 1, not True"),
-    ({"number": "3"}, "number must be a whole number of at least 1, not '3'"),
+    ({"number": "3"}, "number must be a whole number, not '3'"),
     ({"number": 0}, "number must be a whole number of at least 1, not 0"),
     ({"real": "0.5"}, "real must be a number, not '0.5'"),
     ({"real": False}, "real must be a number, not False"),
@@ -181,20 +181,20 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"real": 1.5}, "real must lie between 0 and 1, not 1.5"),
     ({"real": float("nan")}, "real must lie between 0 and 1, not nan"),
     ({"positive": 0}, "positive must be positive, not 0"),
-    ({"beyond": 2}, "beyond must be above 2, not 2"),
-    ({"beyond": 5}, "beyond must be at most 4, not 5"),
+    ({"beyond": 2}, "beyond must be above 2 and at most 4, not 2"),
+    ({"beyond": 5}, "beyond must be above 2 and at most 4, not 5"),
     ({"small": 11}, "small must be at most 10, not 11"),
     ({"small": float("nan")}, "small must be at most 10, not nan"),
     ({"flag": 1}, "flag must be true or false, not 1"),
     ({"flag": "true"}, "flag must be true or false, not 'true'"),
     ({"text": 3}, "text must be a text, not 3"),
     ({"choice": "blue"}, "choice must be one of red, green, not 'blue'"),
-    ({"count": "some"}, "count must be a whole number of at least 1 or all, not 'some'"),
+    ({"count": "some"}, "count must be a whole number or all, not 'some'"),
     ({"count": 0}, "count must be a whole number of at least 1, not 0"),
     ({"maybe": "much"}, "maybe must be a number or none, not 'much'"),
-    ({"pair": (0.1,)}, "pair must be numbers, not (0.1,)"),
-    ({"pair": "0.1:0.2"}, "pair must be numbers, not '0.1:0.2'"),
-    ({"many": (1, "2")}, "many must be none or numbers, not (1, '2')"),
+    ({"pair": (0.1,)}, "pair must be numbers such as 0.2:0.6, not (0.1,)"),
+    ({"pair": "0.1:0.2"}, "pair must be numbers such as 0.2:0.6, not '0.1:0.2'"),
+    ({"many": (1, "2")}, "many must be none or numbers such as 0.2:0.6, not (1, '2')"),
     ({"fill": None}, "fill must be a fill, not None"),
     ({"fill": "grey"}, "no fill is named 'grey'. Did you mean 'gray'? Known are: "),
     ({"fill": 3}, "a fill is a name, a Fill, not int"),
@@ -226,7 +226,7 @@ def test_values_that_do_not_fit_are_told(given_: dict[str, Any], told: str) -> N
 )
 def test_text_that_cannot_be_read_is_told(text: str, told: str) -> None:
     with pytest.raises(InputError) as caught:
-        read_options(Example, text)
+        Example.build(read_options(Example, text))
     assert str(caught.value).startswith(told)
 
 
@@ -255,8 +255,8 @@ def test_every_setting_says_what_it_takes() -> None:
         "choice": ("one of red, green", "red"),
         "count": ("a whole number or all", "2"),
         "maybe": ("a number or none", "none"),
-        "pair": ("numbers", "0:1"),
-        "many": ("none or numbers", "none"),
+        "pair": ("numbers such as 0.2:0.6", "0:1"),
+        "many": ("none or numbers such as 0.2:0.6", "none"),
         "fill": ("a fill", "gray"),
     }
     assert [info.help for info in settings_of(Example)][:2] == ["a whole number", "a share"]

@@ -231,7 +231,7 @@ class Setting:
             if kind in _TYPE_TEXT and not (kind is int and float in self.types)
         ]
         if any(get_origin(kind) is tuple for kind in self.types):
-            parts.append("numbers")
+            parts.append("numbers such as 0.2:0.6")
         if self.plugin is not None:
             parts = [f"a {self.plugin.noun}", *(part for part in parts if part != "a text")]
         if self.choices:
@@ -242,26 +242,16 @@ class Setting:
         return "required" if self.default is MISSING else _text(self.default)
 
     def read(self, text: str) -> object:
-        """The value that ``text`` stands for, converted to the setting's type if possible; otherwise the text itself."""
+        """The value that ``text`` stands for, if it is one of the setting's type; otherwise the text, which :meth:`checked` reads or refuses."""
         if NoneType in self.types and text.lower() == "none":
             return None
-        if text in self.choices:
-            return text
-        if self.several is not None:
-            return tuple(split_outside_brackets(text, "+"))
-        otherwise_text = str in self.types or bool(self.choices) or self.plugin is not None
-        for kind, reader in _READERS.items():
-            if kind in self.types:
-                try:
-                    return reader(text)
-                except (KeyError, ValueError):
-                    if not otherwise_text:
-                        raise InputError(f"{self.name} must be {self.type_text()}, not {text!r}") from None
-        if any(get_origin(kind) is tuple for kind in self.types):
-            try:
+        with suppress(KeyError, ValueError):
+            if any(get_origin(kind) is tuple for kind in self.types) and self.several is None:
                 return tuple(_number(part) for part in text.split(":"))
-            except ValueError:
-                raise InputError(f"{self.name} must be numbers such as 0.2:0.6, not {text!r}") from None
+        for kind, reader in _READERS.items():
+            with suppress(KeyError, ValueError):
+                if kind in self.types:
+                    return reader(text)
         return text
 
     def checked(self, value: Any) -> Any:
@@ -278,29 +268,31 @@ class Setting:
         try:
             found = _typed(value, self.types)
         except (ValueError, OverflowError):
-            whole = _TYPE_TEXT[int]
-            least = whole if self.least is None else f"{whole} of at least {self.least:g}"
-            expected = self.type_text().replace(whole, least)
-            if self.choices and len(self.types) == 1:
-                expected = f"one of {', '.join(map(str, self.choices))}"
+            expected, whole = self.type_text(), _TYPE_TEXT[int]
+            if self.least is not None and not isinstance(value, str):
+                expected = expected.replace(whole, f"{whole} of at least {self.least:g}")
             raise InputError(f"{self.name} must be {expected}, not {value!r}") from None
         if isinstance(value, (int, float)) and not isinstance(value, bool):
-            self._check_bounds(value)
+            infinite = isinstance(value, float) and math.isinf(value)
+            if infinite or not self._holds(value):
+                raise InputError(
+                    f"{self.name} must {'be a finite number' if infinite else self._bounds()}, not {value}"
+                )
         return found
 
-    def _check_bounds(self, value: float) -> None:
-        if isinstance(value, float) and math.isinf(value):
-            raise InputError(f"{self.name} must be a finite number, not {value}")
-        if self.least is not None and self.most is not None and not self.least <= value <= self.most:
-            raise InputError(f"{self.name} must lie between {self.least:g} and {self.most:g}, not {value}")
-        if self.least is not None and not value >= self.least:
-            whole = "a whole number of " if int in self.types and float not in self.types else ""
-            raise InputError(f"{self.name} must be {whole}at least {self.least:g}, not {value}")
-        if self.above is not None and not value > self.above:
-            more = "positive" if self.above == 0 else f"above {self.above:g}"
-            raise InputError(f"{self.name} must be {more}, not {value}")
-        if self.most is not None and not value <= self.most:
-            raise InputError(f"{self.name} must be at most {self.most:g}, not {value}")
+    def _holds(self, value: float) -> bool:
+        """Whether a number is inside the bounds."""
+        low = (self.least is None or value >= self.least) and (self.above is None or value > self.above)
+        return low and (self.most is None or value <= self.most)
+
+    def _bounds(self) -> str:
+        if self.least is not None and self.most is not None:
+            return f"lie between {self.least:g} and {self.most:g}"
+        whole = "a whole number of " if int in self.types and float not in self.types else ""
+        bounds = [] if self.least is None else [f"{whole}at least {self.least:g}"]
+        bounds += [] if self.above is None else [f"above {self.above:g}" if self.above else "positive"]
+        bounds += [] if self.most is None else [f"at most {self.most:g}"]
+        return f"be {' and '.join(bounds)}"
 
 
 @cache
