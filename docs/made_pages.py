@@ -102,7 +102,7 @@ def task_table() -> str:
 
 def method_table() -> str:
     """The registered methods with what they state, as a Markdown table by family."""
-    from proofmap.cli.plugin_list import methods_by_family
+    from proofmap.cli.lists import methods_by_family
     from proofmap.methods.method import passes_text
 
     maps = {True: "one for all labels", False: "one per label", None: "depends"}

@@ -325,20 +325,6 @@ def test_a_method_that_gave_nothing_can_be_corrected_left_out_and_forgotten(
     assert run(monkeypatch, "doctor", "run") == 0
 
 
-def test_runs_lists_what_is_there(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(monkeypatch, "list", "runs") == 0
-    assert "there is no run directory" in capsys.readouterr().err
-    command = ("evaluate", "--data", "photos", *MODEL, "--labels", "top1", "--no-pictures")
-    assert run(monkeypatch, *command, "--methods", "random", "--out", "runs/first", "--quiet") == 0
-    (folder / "runs" / "run.json").write_text("{}")  # of another program
-    capsys.readouterr()
-    assert run(monkeypatch, "list", "runs", "--json") == 0
-    (found,) = json.loads(capsys.readouterr().out)
-    assert (found["run"], found["state"], found["methods"]) == ("runs/first", "finished", "random")
-
-
 def test_a_note_is_shown_once_wherever_it_comes_from(capsys: pytest.CaptureFixture[str]) -> None:
     show = _notes()
     for text in ("one picture lies beside", "another", "one picture lies beside"):

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pytest
 
-from proofmap.cli.plugin_list import methods_by_family, plugin_list
+from proofmap.cli.lists import methods_by_family
 from proofmap.methods import METHODS, Cost, Method
 from proofmap.methods.controls import Random, TopLabel
 from proofmap.methods.gradients.plain import Gradient, GradientInput
@@ -45,9 +45,12 @@ def test_passes_are_a_line_in_the_number_of_labels_or_not_known(labels: object, 
 
 
 @pytest.mark.parametrize("width", [60, 120])
-def test_the_list_fits_the_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_list_fits_the_terminal(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    text = plugin_list(METHODS)
+    assert run(monkeypatch, "list", "methods") == 0
+    text = capsys.readouterr().out
     assert max(map(len, text.splitlines())) <= width
     words = " ".join(text.split())
     for members in methods_by_family().values():
@@ -69,7 +72,7 @@ def test_the_command_says_it_to_people_and_machines(
     assert "Class activation maps\n  grad-cam\n" in capsys.readouterr().out
     assert run(monkeypatch, "list", "methods", "learned-mask") == 0
     shown = capsys.readouterr().out
-    assert "family: optimised masks" in shown and "passes: 200 per label" in shown
+    assert "passes: 200 per label" in " ".join(shown.split())
     assert (
         "preset=NAME sets several settings at once:\n    fast: the defaults" in shown
         and max(map(len, shown.splitlines()[1:])) <= 80

@@ -59,4 +59,4 @@ def test_the_package_on_the_page_adds_its_method_where_it_is_installed(tmp_path:
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    assert "bright pixels, from a package of its own" in done.stdout and "family: controls" in done.stdout
+    assert "bright pixels, from a package of its own" in done.stdout

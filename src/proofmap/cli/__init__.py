@@ -32,7 +32,7 @@ COMMANDS = {
             "Make a heat map for each label of a photo, by belief-mask if no method is named, and show what it proves.",
         ),
         "serve": ("serve.serve", "Open a web page on this machine that explains your photos."),
-        "list": ("lists.list_kind", "List methods, metrics, models, datasets, runs and more."),
+        "list": ("lists.list_kind", "List methods, metrics, fills, models, datasets, figures and recipes."),
         "doctor": (
             "doctor.doctor",
             "Show versions, devices, speed, and missing or broken packages; or find damage in a run. Exit code 1 if there is any.",

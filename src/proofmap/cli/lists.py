@@ -1,39 +1,58 @@
-"""``list``: lists everything that the command line takes by name, and the runs below a folder."""
+"""``list``: lists everything that the command line takes by name, with what each costs and needs, and its settings."""
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import shutil
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from proofmap.cli import options
-from proofmap.cli.console import print_result, stderr
-from proofmap.core.errors import InputError, ProofmapError
+from proofmap.cli.console import print_result
 from proofmap.core.files import DATA_FOLDER
 from proofmap.core.text import check_known
-from proofmap.results import tables
-from proofmap.study.manifest import FILE as MANIFEST
-from proofmap.study.manifest import HOW_TO_RUN
-from proofmap.study.stored_run import Run
 
 if TYPE_CHECKING:
     from proofmap.core.registry import Registry
-    from proofmap.reproduce.recipe import Recipe
+    from proofmap.plugins.settings import Plugin
 
-PLUGINS = ("methods", "metrics", "fills", "games", "targets")
+Record = dict[str, Any]
 
-
-class KindList(NamedTuple):
-    """The records of one kind of thing, the columns of their table (title, and key in a record), and a note below the table."""
-
-    records: Sequence[Mapping[str, Any]]
-    columns: Mapping[str, str]
-    note: str = ""
+_EXAMPLES = {
+    "methods": "learned-mask:tv=0.1,scale=4 or learned-mask:preset=paper",
+    "metrics": "soundness:thresholds=released,curve=rise",
+    "fills": "blur:sigma=3, or inside another plug-in: insertion:fill=blur(sigma=3)",
+    "games": "insertion:fill=blur,points=16",
+    "targets": "decision:k=5, or inside another plug-in: completeness:target=decision(k=5)",
+}
+"""An example of settings for each kind of plug-in."""
+_NOTES = {
+    "methods": "passes: runs of the net for one image; METHOD's are those of the method inside. signed: values below zero speak against the label.",
+    "datasets": "Words in capitals stand for your own values; what follows them is optional.",
+    "recipes": "What is missing: proofmap list recipes NAME. --data names another folder.",
+}
+"""The last lines of a list."""
+_FACTS: Mapping[str, Callable[[Any], str]] = {
+    "form": "write {}".format,
+    "size": "input {}".format,
+    "weights": "weights {}".format,
+    "state": str,
+    "passes": lambda passes: f"passes: {_passes(passes)}",
+    "label_free": lambda yes: "one map for all labels" if yes else "",
+    "signed": lambda yes: "signed" if yes else "",
+    "stochastic": lambda yes: "random" if yes else "",
+    "better": "{} is better".format,
+    "limits": lambda limits: " to ".join("any" if limit is None else f"{limit:g}" for limit in limits),
+    "intrinsic": lambda yes: "" if yes else "extrinsic: uses more than the net and the image",
+    "needs": lambda needs: f"needs {needs if isinstance(needs, str) else ' and '.join(needs)}",
+    "reference": str,
+}
+"""The facts of a record that the list says, in this order, and the words for each."""
 
 
 def list_kind(
@@ -43,10 +62,7 @@ def list_kind(
     ] = None,
     name: Annotated[
         str | None,
-        typer.Argument(
-            help="Show only this entry, with all its settings. For runs: the folder to search.",
-            show_default=False,
-        ),
+        typer.Argument(help="Show only this entry, with all its settings.", show_default=False),
     ] = None,
     data: Annotated[
         Path, typer.Option(help="Folder with the data and weights that recipes need.")
@@ -56,135 +72,189 @@ def list_kind(
     if kind is None:
         print_result(f"proofmap list KIND [NAME]\nKIND: {KIND_HELP}")
         return
-    if kind in PLUGINS:
-        from proofmap.cli.plugin_list import plugin_list  # imports torch
+    records = KINDS[kind](kind, name, data)
+    lines = _listed(kind, records) if name is None else _about(records[0])
+    print_result(json.dumps(records, indent=1) if as_json else "\n".join(lines))
 
-        print_result(plugin_list(_registry(kind), name, as_json=as_json))
-        return
-    found = LISTS[kind](name, data)
-    if as_json:
-        print_result(json.dumps(found.records, indent=1))
-    elif found.records:
-        rows = [
-            ["any" if record[key] is None else str(record[key]) for key in found.columns.values()]
-            for record in found.records
-        ]
-        print_result(tables.aligned(list(found.columns), rows))
-        if found.note:
-            print_result(f"\n{found.note}")
+
+def _listed(kind: str, records: Sequence[Record]) -> list[str]:
+    """Each entry with its facts, and the names of its settings; methods by family."""
+    lines: list[str] = []
+    if kind == "methods":
+        for title, members in methods_by_family().items():
+            lines += [title, *(line for facts in members for line in _entry(facts, 2)), ""]
     else:
-        stderr.print(found.note)
+        for record in records:
+            lines += _entry(record)
+            known = [
+                *record.get("shortcuts", ()),
+                *(setting["name"] for setting in record.get("settings", ())),
+            ]
+            lines += _wrap(f"settings: {', '.join(known)}", 4) if known else []
+    if kind in _EXAMPLES:
+        lines += ["", *_wrap(f"Settings follow a colon: {_EXAMPLES[kind]}")]
+        lines.append(f"All about one: proofmap list {kind} NAME")
+    return [*lines, *_wrap(_NOTES.get(kind, ""))]
 
 
-def _registry(kind: str) -> Registry[Any]:
+def _entry(record: Record, indent: int = 0) -> list[str]:
+    facts = [words(record[key]) for key, words in _FACTS.items() if record.get(key) not in (None, "", [])]
+    return [
+        " " * indent + record["name"],
+        *_wrap("; ".join([record["description"], *filter(None, facts)]), indent + 2),
+    ]
+
+
+def _about(record: Record) -> list[str]:
+    """Everything about one entry: its facts, its shortcuts and its settings."""
+    lines = [
+        *_entry(record),
+        *(line for words in record.get("missing", ()) for line in _wrap(f"missing: {words}", 2)),
+    ]
+    for key, values in record.get("shortcuts", {}).items():
+        lines += ["", f"{key}=NAME sets several settings at once:"]
+        for value, given in values.items():
+            settings = ", ".join(f"{k}={v}" for k, v in given.items()) or "the defaults"
+            lines += _wrap(f"{value}: {settings}", 4)
+    if record.get("settings"):
+        lines += ["", "settings, with their defaults:"]
+    for setting in record.get("settings", ()):
+        lines += _wrap(f"{setting['name']}={setting['default']} ({setting['type']})", 2)
+        lines += _wrap(setting["help"], 6)
+    return lines
+
+
+def _wrap(text: str, indent: int = 0) -> list[str]:
+    """Wrap a text into indented lines as wide as the terminal, broken only between words, so that names and specs stay whole."""
+    width = max(40, shutil.get_terminal_size((80, 24)).columns)
+    start = " " * indent
+    wrapper = textwrap.TextWrapper(width, start, start, break_on_hyphens=False, break_long_words=False)
+    return wrapper.wrap(text)
+
+
+# ---- plug-ins -------------------------------------------------------------------------------------------------------
+
+
+def methods_by_family() -> dict[str, list[Record]]:
+    """The facts of the registered methods, sorted by name, under the titles of their families."""
+    from proofmap.methods import METHODS
+    from proofmap.methods.method import FAMILIES
+
+    known = [METHODS[name].facts() for name in sorted(METHODS)]
+    listed = {
+        title: [facts for facts in known if facts["family"] == family] for family, title in FAMILIES.items()
+    }
+    return {title: members for title, members in listed.items() if members}
+
+
+def _passes(passes: Mapping[str, Any] | None) -> str:
+    from proofmap.methods.method import passes_text
+
+    return passes_text(passes) or "not known beforehand"
+
+
+def _plugins(kind: str, name: str | None, _: Path) -> list[Record]:
     from proofmap.fills import FILLS
     from proofmap.methods import METHODS
     from proofmap.metrics import GAMES, METRICS, TARGETS
 
     registries: tuple[Registry[Any], ...] = (METHODS, METRICS, FILLS, GAMES, TARGETS)
-    return dict(zip(PLUGINS, registries, strict=True))[kind]
+    registry = dict(zip(_EXAMPLES, registries, strict=True))[kind]
+    return [_plugin_record(registry[key]) for key in (registry if name is None else [name])]
 
 
-def _models(name: str | None, _: Path) -> KindList:
-    from proofmap.models import list_models
+def _plugin_record(kind: type[Plugin]) -> Record:
+    """A plug-in as plain data: its facts, its shortcuts and its settings."""
+    from proofmap.methods import Method
+    from proofmap.plugins.settings import Setting, settings_of
 
-    records = _chosen("model", map(asdict, list_models()), name)
-    columns = {"model": "name", "input": "size", "weights": "weights", "what it is": "description"}
-    return KindList(records, columns)
+    infos = {info.name: info for info in settings_of(kind)}
+    stated = {
+        "needs": getattr(kind, "needs", ()),
+        "kind": getattr(kind, "kind", ""),
+        "per": getattr(kind, "per", None),
+        "better": {True: "higher", False: "lower"}.get(getattr(kind, "higher_is_better", None)),  # type: ignore[arg-type]
+        "limits": [limit if abs(limit) < float("inf") else None for limit in getattr(kind, "limits", ())],
+        "intrinsic": getattr(kind, "intrinsic", None),
+        "random": getattr(kind, "random", None),
+        "reference": kind.reference,
+    }
+    known = {  # a property depends on the settings of an instance
+        key: sorted(value) if key == "needs" else value
+        for key, value in stated.items()
+        if value is not None and not isinstance(value, property) and value not in ("", [], ())
+    }
+    shortcuts = {
+        key: {
+            value: {n: Setting(n, infos[n].types, v).default_text() for n, v in given.items() if n in infos}
+            for value, given in values.items()
+        }
+        for key, values in kind.shortcuts.items()
+    }
+    settings = [
+        {"name": info.name, "type": info.type_text(), "default": info.default_text(), "help": info.help}
+        for info in infos.values()
+    ]
+    facts = kind.facts() if issubclass(kind, Method) else {}
+    return {
+        "name": kind.name,
+        "description": kind.description,
+        **known,
+        **facts,
+        "shortcuts": shortcuts,
+        "settings": settings,
+    }
 
 
-def _datasets(name: str | None, _: Path) -> KindList:
-    from proofmap.data import list_datasets
-
-    records = _chosen("dataset", map(asdict, list_datasets()), name)
-    note = "Words in capitals stand for your own values; what follows them is optional."
-    return KindList(records, {"write": "form", "what it is": "description"}, note)
+# ---- models, datasets, figures, recipes -----------------------------------------------------------------------------
 
 
-def _figures(name: str | None, _: Path) -> KindList:
-    from proofmap.report.figures.drawing import FIGURES
+def _named(kind: str, name: str | None, _: Path) -> list[Record]:
+    """The records of models, datasets or figures, or the one with this name."""
+    records: list[Record]
+    if kind == "models":
+        from proofmap.models import list_models
 
-    infos = [{"name": i.name, "needs": i.needs, "description": i.description} for i in FIGURES.values()]
-    return KindList(
-        _chosen("figure", infos, name), {"figure": "name", "needs": "needs", "what it shows": "description"}
-    )
+        records = [asdict(info) for info in list_models()]
+    elif kind == "datasets":
+        from proofmap.data import list_datasets
+
+        records = [asdict(info) for info in list_datasets()]
+    else:
+        from proofmap.report.figures.drawing import FIGURES
+
+        records = [{"name": i.name, "needs": i.needs, "description": i.description} for i in FIGURES.values()]
+    if name is not None:
+        check_known(kind.removesuffix("s"), name, [record["name"] for record in records])
+    return [record for record in records if name in (None, record["name"])]
 
 
-def _chosen(kind: str, records: Iterable[dict[str, Any]], name: str | None) -> list[dict[str, Any]]:
-    """The record with this name, or all records if no name is given."""
-    known = {record["name"]: record for record in records}
-    if name is None:
-        return list(known.values())
-    check_known(kind, name, known)
-    return [known[name]]
-
-
-def _recipes(name: str | None, data: Path) -> KindList:
+def _recipes(_: str, name: str | None, data: Path) -> list[Record]:
+    """The recipes, each with what is missing for it: for all of it, or for its first variant if none can be run."""
     from proofmap.reproduce.recipe import Recipe, recipe_names
 
-    records: list[dict[str, Any]] = []
-    missing_in: dict[str, list[str]] = {}  # what is missing, and the recipes that need it
+    records = []
     for recipe in map(Recipe.named, recipe_names() if name is None else [name]):
-        state, missing = _recipe_state(recipe, data)
-        described = f"{recipe.title} ({recipe.paper})"
-        records.append({"name": recipe.name, "state": state, "description": described, "missing": missing})
-        for words in missing:
-            missing_in.setdefault(words, []).append(recipe.name)
-    lines = [f"  {', '.join(names)}: {words}" for words, names in missing_in.items()]
-    note = "\n".join(["Missing (--data names another folder):", *lines]) if lines else ""
-    return KindList(records, {"recipe": "name", "state": "state", "what it is": "description"}, note)
-
-
-def _recipe_state(recipe: Recipe, data: Path) -> tuple[str, list[str]]:
-    """The state of a recipe in words, and a list of what is missing for it and for its variants, up to the first that can be run."""
-    missing = [need.describe(data) for need in recipe.missing(data)]
-    required, ready = bool(recipe.lacks(data)), recipe.ready_variant(data)
-    for variant in (v for v in recipe.variants if not v.by_name):
-        if variant is ready:
-            optional = [need for need in variant.needs if not need.is_there(data)]
-            missing += [f"({variant.name}) {need.describe(data)}" for need in optional]
-            break
-        missing += [f"({variant.name}) {need.describe(data)}" for need in variant.lacks(data)]
-    if required or (recipe.variants and ready is None):
-        return "data missing", missing
-    if ready is not None and ready is not recipe.variants[0]:
-        return f"with {ready.name}", missing
-    return "in part" if missing else "ready", missing
-
-
-def _runs(name: str | None, _: Path) -> KindList:
-    folder = Path("." if name is None else name)
-    if not folder.is_dir():
-        raise InputError(f"there is no folder {folder} to look for runs in")
-    # folders that vanish meanwhile are passed over
-    places = [Path(place) for place, _, names in os.walk(folder) if MANIFEST in names]
-    records = [_run_record(place, folder) for place in sorted(places)]
-    found = [record for record in records if record is not None]
-    note = "" if found else f"there is no run directory below {folder}; {HOW_TO_RUN}"
-    return KindList(found, {key: key for key in ("run", "model", "images", "methods", "state")}, note)
-
-
-def _run_record(path: Path, root: Path) -> dict[str, Any] | None:
-    """One run as plain data; None if the manifest belongs to another program or the run cannot be read."""
-    try:
-        with Run(path) as run:
-            return {
-                "run": str(path.relative_to(root)) if path != root else str(path),
-                "model": str(run.manifest.identity.get("model")),
-                "images": len(run.images),
-                "methods": ", ".join(run.methods),
-                "state": run.state,
+        ready, missing = recipe.ready_variant(data), recipe.missing(data)
+        state = "data missing" if recipe.lacks(data) else "in part" if missing else "ready"
+        if recipe.variants and ready is None:
+            state, missing = "data missing", [*missing, *recipe.variants[0].lacks(data)]
+        elif ready is not None and ready is not recipe.variants[0]:
+            state = f"with {ready.name}"
+        records.append(
+            {
+                "name": recipe.name,
+                "state": state,
+                "description": f"{recipe.title} ({recipe.paper})",
+                "missing": [need.describe(data) for need in missing],
             }
-    except ProofmapError:
-        return None
+        )
+    return records
 
 
-LISTS: dict[str, Callable[[str | None, Path], KindList]] = {
-    "models": _models,
-    "datasets": _datasets,
-    "figures": _figures,
+KINDS: dict[str, Callable[[str, str | None, Path], list[Record]]] = {
+    **dict.fromkeys(_EXAMPLES, _plugins),
+    **dict.fromkeys(("models", "datasets", "figures"), _named),
     "recipes": _recipes,
-    "runs": _runs,
 }
-KINDS = (*PLUGINS, *LISTS)
 KIND_HELP = f"One of {', '.join(KINDS)}."
