@@ -32,7 +32,7 @@ def test_the_demo_judges_held_out_rows_of_a_forest(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(demo, "ROWS", 2)
     code, text = invoke("demo", "table", "--methods", "occlusion,random", "--out", str(tmp_path / "demo"))
     assert code == 0, text
-    assert "between fills the mean soundness moves by" in text and "row-460  malignant" in text
+    assert "row-460  malignant" in text
     assert (tmp_path / "demo" / "report.html").is_file()
 
 

@@ -198,8 +198,8 @@ def test_python_says_which_distractors_were_used_for_maps_and_for_the_game() -> 
         metrics=[game],
     )
     (note,) = [note for note in score_tables.score_notes(both) if note.startswith("distractors")]
-    assert note.startswith(f"distractors: learned on {learned} of your own images (learned-mask:steps=2")
-    assert "sample photographs of the package (" in note
+    assert note.startswith(f"distractors: learned on {learned} of your own images and ")
+    assert "sample photographs of the package; judged on" in note
     assert note.endswith(f"; judged on {judged} of your own images; no image is in both")
 
 

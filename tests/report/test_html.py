@@ -264,7 +264,7 @@ def test_the_table_says_how_many_images_count_where_that_differs(
     text = PageParts(write_report(uneven, tmp_path / "r.html")).text
     table = " ".join(text.split("All scores")[1].split("Image by image")[0].split())
     assert table.count(" n=2 ") == 1 and table.count(" n=3 ") == 2
-    assert "over different images" in table and "over different images" in text.split("All scores")[0]
+    assert "over different images" in table
     assert "n=" not in PageParts(write_report(evaluation, tmp_path / "s.html")).text
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 import proofmap as pm
-from proofmap.results import score_tables
+from proofmap.results import score_tables, tables
 from tests.report.test_compare import judged, with_values
 
 
@@ -75,13 +75,13 @@ def test_every_row_has_as_many_cells_as_the_head_and_the_braces_close() -> None:
 
 @pytest.mark.parametrize("character", list("&%$#_{}~^\\<>"))
 def test_no_character_of_a_name_is_left_to_latex(character: str) -> None:
-    escaped = score_tables._latex_text(f"a{character}b")
+    escaped = tables.latex_text(f"a{character}b")
     assert escaped.startswith(("a\\", "a$"))
-    assert re.fullmatch(r"a(\\[&%$#_{}]|\\text\w+\{\})b", escaped)
+    assert re.fullmatch(r"a(\\[&%$#_{}]|\\text\w+\{\}|\$[<>]\$)b", escaped)
 
 
-def test_intervals_can_be_left_out_and_captions_given() -> None:
-    text = score_tables.latex(judged(), intervals=False, caption="Ours.", label="tab:ours")
-    assert "scriptsize" not in text and r"\caption{Ours.}" in text and r"\label{tab:ours}" in text
+def test_captions_can_be_given() -> None:
+    text = score_tables.latex(judged(), caption="Ours.", label="tab:ours")
+    assert r"\caption{Ours.}" in text and r"\label{tab:ours}" in text
     settings = score_tables.latex(judged())
     assert "e1 = 0.01, e2 = 0.001" in settings and "seed 0" in settings and "6 images" in settings

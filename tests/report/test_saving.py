@@ -204,7 +204,7 @@ def test_the_notes_explain_each_score_by_itself() -> None:
 def test_several_thresholds_are_listed_with_their_scores() -> None:
     metrics = [Completeness(), Soundness(), Soundness(e2=0.1)]
     table = judged(metrics=metrics).table()
-    assert "thresholds e1 = 0.01, e2 = 0.001 (soundness), e2 = 0.1 (soundness-2); " in table
+    assert "thresholds e1 = 0.01 (completeness), e2 = 0.001 (soundness), e2 = 0.1 (soundness-2); " in table
 
 
 # ---- permissions -------------------------------------------------------------------------------------------

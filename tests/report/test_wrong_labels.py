@@ -59,9 +59,9 @@ def test_tables_and_pages_mark_them(evaluation: pm.Evaluation, tmp_path: Path) -
 @pytest.mark.parametrize(
     "labels, strength, told",
     [
-        (3, 0.0, "labels top2 and no wrong one (no image had a label left with f < 0.01)"),
-        (2, 0.0, "labels top2 and no wrong one (no image had a label left with f < 0.01)"),
-        (3, 20.0, "labels top2 and one wrong one (few labels were left with f < 0.01)"),
+        (3, 0.0, "labels top2 and 0 of two wrong ones (too few labels have f < 0.01)"),
+        (2, 0.0, "labels top2 and 0 of two wrong ones (too few labels have f < 0.01)"),
+        (3, 20.0, "labels top2 and 1 of two wrong ones (too few labels have f < 0.01)"),
     ],
 )
 def test_what_was_judged_is_said_where_no_wrong_label_was_left(

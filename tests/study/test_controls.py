@@ -57,8 +57,8 @@ def test_an_evaluation_has_them_on_request() -> None:
         "method",
         "noise",
         "noise",
-        "blurred",
-        "cheating",
+        "companion",
+        "companion",
     ]
     alone = [r for r in evaluation().results if r.name == "blurred:gradient"]
     assert role_of(alone[0], alone) == "method"  # what it is a control of is not there

@@ -37,7 +37,7 @@ from proofmap.report.listed import ListedProof, listed_proof
 from proofmap.report.pictures import crop_words
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import fill_notes, other_fill
-from proofmap.results.notes import distractor_notes
+from proofmap.results.notes import distractor_words
 from proofmap.results.proof_shape import percent
 from proofmap.study.opened import open_net, open_study_data
 from proofmap.study.planning import expected_cost, expected_labels, measure_speed
@@ -203,8 +203,9 @@ def explain(
     print_result(proof.table(table_width()))
     if classifier.inputs.shown_as == "words":
         print_words(proof.evaluation)
-    for note in distractor_notes(proof.evaluation):
-        stderr.print(note)
+    results = proof.evaluation.results
+    if words := distractor_words((r.settings for r in results), (s.settings for s in results[0].scores)):
+        stderr.print(f"distractors: {words}")
     if fill_notes(proof.evaluation):
         stderr.print(f"with another fill: {options.command_line()} --fill {other_fill(proof.evaluation)}")
     named = proof.methods[0] if len(proof.methods) == 1 else f"{len(proof.methods)} methods"

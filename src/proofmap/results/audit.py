@@ -164,7 +164,7 @@ def audit(
 ) -> AuditResult:
     """Compare the scores of methods with bars, with another evaluation, or with both. Every control must miss at least one bar.
 
-    The controls are the label-free methods of :data:`~proofmap.results.verdict.NOISE` in the evaluation. A control that ``method`` names,
+    The controls are the noise in the evaluation: ``random``, ``centered-gaussian`` and ``edges``. A control that ``method`` names,
     or that was judged without other methods, must reach the bars like any other method. The rows ``blurred:METHOD`` and
     ``top-label:METHOD`` are left out, unless ``method`` names them.
 

@@ -11,7 +11,6 @@ Completeness and soundness of such a label say more about the fill than about th
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,7 @@ from proofmap.results.evaluation import Evaluation
 from proofmap.results.proof_shape import BAR
 from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS, MethodResult, setting_text
 from proofmap.results.statistics import Score
-from proofmap.results.tables import metric_words, number
+from proofmap.results.tables import number
 
 if TYPE_CHECKING:
     from proofmap.metrics.curves import Curves
@@ -112,22 +111,3 @@ def _labels(evaluation: Evaluation) -> Iterator[str]:
 
 def _fill(result: MethodResult) -> str:
     return str(result.curve_settings.get("fill", "the fill"))
-
-
-def spread_notes(evaluation: Evaluation) -> list[str]:
-    """One note per kind of score that was computed with several fills, with the range of each method's mean over fills:
-    ``between fills the mean completeness moves by .31 (belief-order), .02 (random)``."""
-    lines = []
-    first = [score for score in evaluation.results[0].scores if score.fill]
-    for kind in dict.fromkeys(score.kind for score in first):
-        moved = {}
-        for result in evaluation.results:
-            own = [s.value for s in result.scores if s.kind == kind and s.fill and not math.isnan(s.value)]
-            if len(own) > 1 and len({s.fill for s in first if s.kind == kind}) > 1:
-                moved[result.name] = max(own) - min(own)
-        order = sorted(moved, key=lambda method: -moved[method])
-        if order:
-            named = [f"{number(moved[method])} ({method})" for method in order[:_NAMED]]
-            more = f" and less for {counted(len(order) - _NAMED, 'other')}" if len(order) > _NAMED else ""
-            lines.append(f"between fills the mean {metric_words(kind)} moves by {', '.join(named)}{more}")
-    return lines

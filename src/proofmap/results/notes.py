@@ -5,12 +5,11 @@ In this module, f is the net's probability of a label, and ``place`` is the inde
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from proofmap.core.inputs import TextInputs
 from proofmap.core.labels import NO_LABEL, UNBELIEVED, WRONG, first_wrong, is_by_probability
 from proofmap.core.outputs import in_words
 from proofmap.core.text import counted
@@ -35,35 +34,19 @@ def rule_words(evaluation: Evaluation) -> str:
     least, most = int(drawn.min(initial=WRONG)), int(drawn.max(initial=0))
     if least == WRONG:
         return f"top{first} and two wrong ones (near, far)"
-    item = evaluation.inputs.singular
-    if most == 0:
-        return f"top{first} and no wrong one (no {item} had a label left with f < {UNBELIEVED:g})"
-    count = "one wrong one" if least == most else f"{least} to {most} wrong ones"
-    return f"top{first} and {count} (few labels were left with f < {UNBELIEVED:g})"
+    many = f"{least}" if least == most else f"{least} to {most}"
+    return f"top{first} and {many} of two wrong ones (too few labels have f < {UNBELIEVED:g})"
 
 
 def thresholds_words(evaluation: Evaluation) -> str:
     """The thresholds of the scores, such as ``e1 = 0.01, e2 = 0.001``. If scores use different thresholds, the scores' names are added."""
-    parts = []
-    for threshold in ("e1", "e2"):
-        users: dict[str, list[str]] = {}
+    users: dict[str, list[str]] = {}
+    for key in ("e1", "e2"):
         for score in evaluation.results[0].scores:
-            if threshold in score.settings:
-                users.setdefault(f"{threshold} = {score.settings[threshold]}", []).append(score.name)
-        several = len(users) > 1
-        parts += [f"{used} ({', '.join(names)})" if several else used for used, names in users.items()]
-    return ", ".join(parts)
-
-
-def distractor_notes(evaluation: Evaluation) -> list[str]:
-    """A note on the pool from which random images (distractors) were drawn: ``distractors: learned on 41 of your own images``.
-
-    The list is empty if no random images were drawn.
-    """
-    methods = {result.name: result.settings for result in evaluation.results}
-    scores = {score.name: score.settings for score in evaluation.results[0].scores}
-    found = distractor_words(methods, scores)
-    return [f"distractors: {found}"] if found else []
+            if key in score.settings:
+                users.setdefault(f"{key} = {score.settings[key]}", []).append(score.name)
+    several = len(users) > 2
+    return ", ".join(f"{used} ({', '.join(names)})" if several else used for used, names in users.items())
 
 
 def setting_notes(evaluation: Evaluation) -> list[str]:
@@ -71,23 +54,19 @@ def setting_notes(evaluation: Evaluation) -> list[str]:
     was searched, and random images."""
     settings, scores = evaluation.settings, evaluation.results[0].scores
     thresholds, curve = thresholds_words(evaluation), evaluation.results[0].curve_settings
+    fill, gray = curve.get("fill", "-"), evaluation.inputs.neutral_words
     error = max(float(np.nan_to_num(r.numpy("insertion").error).max()) for r in evaluation.results)
+    distractors = distractor_words((r.settings for r in evaluation.results), (s.settings for s in scores))
     return [
         f"{counted(len(evaluation), evaluation.inputs.singular)}, labels {rule_words(evaluation)}, {in_words(settings)}, "
         f"model {settings['model']}, seed {settings['seed']}; 95 % intervals over {evaluation.inputs.noun}",
-        f"{f'thresholds {thresholds}; ' if thresholds else ''}insertion curve: fill {_fill_words(evaluation)}, "
+        f"{f'thresholds {thresholds}; ' if thresholds else ''}insertion curve: fill {fill}{f' ({gray})' if fill == 'gray' and gray else ''}, "
         f"{curve['points']} points, rule {curve['rule']}, ties {curve['ties']}; "
         f"numerical error of an AUC: about {max(error, 0.001):.3f} or less (estimated by leaving out every second point)",
         *_coverage_notes(evaluation),
         *(f"{s.name}: {s.settings['searched']}" for s in scores if "searched" in s.settings),
-        *distractor_notes(evaluation),
+        *([f"distractors: {distractors}"] if distractors else []),
     ]
-
-
-def _fill_words(evaluation: Evaluation) -> str:
-    """The name of the curves' fill. For inputs other than pictures, the meaning of gray is added: ``gray (the mean of each channel)``."""
-    fill, words = evaluation.results[0].curve_settings.get("fill", "-"), evaluation.inputs.neutral_words
-    return f"{fill} ({words})" if fill == "gray" and words else str(fill)
 
 
 def counting_notes(evaluation: Evaluation) -> list[str]:
@@ -95,43 +74,30 @@ def counting_notes(evaluation: Evaluation) -> list[str]:
     lines: dict[str, list[str]] = {}
     for score in evaluation.run_scores:
         lines.setdefault(score.name, []).append(f"{score.subject} {number(score.value)} (n = {score.n})")
-    return [
-        *(f"{name}: {', '.join(found)}" for name, found in lines.items()),
-        *_counting_notes(evaluation),
-        *_one_position_notes(evaluation),
-        *_flat_notes(evaluation),
-        *_batch_notes(evaluation),
-    ]
+    notes = [f"{name}: {', '.join(found)}" for name, found in lines.items()]
+    notes += [*_score_counts(evaluation), *_flat_notes(evaluation)]
+    if (difference := evaluation.settings.get("batch_difference")) is not None:
+        notes.append(
+            f"f of a masked {evaluation.inputs.singular} differs by up to {difference:g} between batches of the net: smaller differences between "
+            "scores mean nothing"
+        )
+    return notes
 
 
-def distractor_words(
-    methods: Mapping[str, Mapping[str, Any]], metrics: Mapping[str, Mapping[str, Any]]
-) -> str:
-    """A text that says which random images the methods learned on and which the metrics judged on, and whether an image can be in both.
-
-    ``methods`` and ``metrics`` map names to recorded settings. Names are added if methods or metrics use different pools of images. The
-    text is empty if no random images were drawn.
+def distractor_words(methods: Iterable[Mapping[str, object]], metrics: Iterable[Mapping[str, object]]) -> str:
+    """A text that says on which random images (distractors) methods learned and metrics judged, by their recorded settings, and whether an
+    image can be in both: ``learned on 41 of your own images``. Empty if no random images were drawn.
     """
-    learned, judged = _users(methods), _users(metrics)
-    parts = [
-        f"{verb} on {' and '.join(_named(users))}"
-        for verb, users in (("learned", learned), ("judged", judged))
-        if users
-    ]
-    if learned and judged:
-        apart = {part for _, part in learned} == {"learn"} and {part for _, part in judged} == {"judge"}
+    parts, drawn_by = [], []
+    for verb, records in (("learned", methods), ("judged", metrics)):
+        drawn = dict.fromkeys(pool for record in records for pool in _pools_in(record).items())
+        if drawn:
+            parts.append(f"{verb} on {' and '.join(dict.fromkeys(pool for pool, _ in drawn))}")
+            drawn_by.append({part for _, part in drawn})
+    if len(parts) == 2:
+        apart = drawn_by == [{"learn"}, {"judge"}]
         parts.append("no image is in both" if apart else "the same images can be in both")
     return "; ".join(parts)
-
-
-def _users(records: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, str], list[str]]:
-    """For each (pool, part), the names of the methods or metrics that draw from it. The pool of images is given in words; the part is
-    ``learn`` or ``judge``."""
-    users: dict[tuple[str, str], list[str]] = {}
-    for name, record in records.items():
-        for drawn in _pools_in(record).items():
-            users.setdefault(drawn, []).append(name)
-    return users
 
 
 def _pools_in(record: Mapping[str, Any]) -> dict[str, str]:
@@ -145,10 +111,6 @@ def _pools_in(record: Mapping[str, Any]) -> dict[str, str]:
         if isinstance(item, Mapping):
             found |= _pools_in(item)
     return found
-
-
-def _named(users: Mapping[tuple[str, str], Sequence[str]]) -> list[str]:
-    return [f"{pool} ({', '.join(names)})" if len(users) > 1 else pool for (pool, _), names in users.items()]
 
 
 def coverage_words(evaluation: Evaluation) -> str:
@@ -174,11 +136,15 @@ def _coverage_notes(evaluation: Evaluation) -> list[str]:
     names = [score.name for score in sound]
     if not names:
         return []
-    notes = []
-    for top in dict.fromkeys(score.settings.get("top") for score in sound):
-        over = ", ".join(score.name for score in sound if score.settings.get("top") == top)
-        which = "of the labels judged" if top is None else f"of the {top} most probable of them"
-        notes.append(f"{over} over {coverage_words(evaluation)}: the worst case {which}")
+    notes = [
+        f"{score.name} over {coverage_words(evaluation)}: the worst case "
+        + (
+            f"of the {score.settings['top']} most probable of them"
+            if score.settings.get("top")
+            else "of the labels judged"
+        )
+        for score in sound
+    ]
     rule = str(evaluation.settings.get("labels", ""))
     if is_by_probability(rule) and rule.strip().startswith("p"):
         notes.append(
@@ -199,29 +165,22 @@ def different_images(evaluation: Evaluation) -> list[bool]:
     return found
 
 
-def _counting_notes(evaluation: Evaluation) -> list[str]:
+def _score_counts(evaluation: Evaluation) -> list[str]:
     """Notes on the images that scores count: how many best effort counts and by which rule, which other scores leave images out, and for
     which scores the methods count different images."""
-    n, noun, notes = len(evaluation), evaluation.inputs.noun, []
-    uneven_names: dict[str, list[str]] = {}
-    columns = list(zip(*(r.scores for r in evaluation.results), strict=True))
-    by_the_rule = _only_the_rule_leaves_out(evaluation)
+    of, notes = counted(len(evaluation), evaluation.inputs.singular), []
+    columns = zip(*(r.scores for r in evaluation.results), strict=True)
     for scores, uneven in zip(columns, different_images(evaluation), strict=True):
         name, rule = metric_words(scores[0].name), _best_effort_rule(scores[0])
         least, most = min(s.n for s in scores), max(s.n for s in scores)
         many = f"{least}" if least == most else f"{least} to {most}"
+        those = f": those {rule}" if rule else ""
         if uneven:
-            uneven_names.setdefault(many, []).append(name)
-            notes += [f"{name}: its rule counts {noun} {rule}"] if rule else []
-        elif rule and (by_the_rule or least == n):
-            notes.append(f"{name} counts {many} of {counted(n, evaluation.inputs.singular)}: those {rule}")
-        elif least < n:
-            why = f"; its rule: {noun} {rule}" if rule else ""
-            notes.append(f"{name} counts {many} of {counted(n, evaluation.inputs.singular)}{why}")
-    for many, names in uneven_names.items():
-        notes.append(
-            f"{', '.join(names)}: means over different {noun} ({many} of {counted(n, evaluation.inputs.singular)} by method); compare with: proofmap compare"
-        )
+            notes.append(
+                f"{name}: means over different {evaluation.inputs.noun} ({many} of {of} by method{those}); compare with: proofmap compare"
+            )
+        elif rule or least < len(evaluation):
+            notes.append(f"{name} counts {many} of {of}{those}")
     return notes
 
 
@@ -239,31 +198,6 @@ def _flat_notes(evaluation: Evaluation) -> list[str]:
     ]
 
 
-def _batch_notes(evaluation: Evaluation) -> list[str]:
-    """A list with one note if f of the same masked image differs between batches by as much as a score may show."""
-    difference = evaluation.settings.get("batch_difference")
-    if difference is None:
-        return []
-    return [
-        f"f of a masked {evaluation.inputs.singular} differs by up to {difference:g} between batches of the net: smaller differences between "
-        "scores mean nothing"
-    ]
-
-
-def _one_position_notes(evaluation: Evaluation) -> list[str]:
-    """A list with one note if some inputs have a single position. All maps of such an input show the same, so every map is complete and
-    sound."""
-    inputs = evaluation.inputs
-    if inputs.count > 1 and not isinstance(inputs, TextInputs):
-        return []
-    kept = evaluation.pictured
-    single = sum(evaluation.count_of(index) == 1 for index in kept)
-    what = (
-        f"{single} of {counted(len(kept), inputs.singular)}{' kept' if len(kept) < len(evaluation) else ''}"
-    )
-    return [f"one position in {what}: there every map is complete and sound"] if single else []
-
-
 def _best_effort_rule(score: Score) -> str:
     """The rule that decides which images a best-effort score counts, in words. Empty for other scores and for scores of other packages."""
     if score.kind != BEST_EFFORT or "e1" not in score.settings:
@@ -272,17 +206,7 @@ def _best_effort_rule(score: Score) -> str:
 
     e1 = float(str(score.settings["e1"]))
     second = f"whose second label has f >= {SECOND_LABEL_FLOOR:g}"
-    judged = "where a label other than the top one was judged"
     if score.settings.get("counted") == "paper":
-        return f"{second}, and {judged} (the paper's rule; labels with f <= {e1:g} count as proved)"
-    believed = f"where a judged label other than the top one has f >= {e1:g}" if e1 > 0 else judged
+        return f"{second} (the paper's rule; labels with f <= {e1:g} count as proved)"
+    believed = f"where a judged label other than the top one has f >= {e1:g}"
     return believed if e1 >= SECOND_LABEL_FLOOR else f"{second}, and {believed}"
-
-
-def _only_the_rule_leaves_out(evaluation: Evaluation) -> bool:
-    """Whether the rule about believed labels is the only reason to leave an image out of best effort.
-
-    An image may also be missing because the run is unfinished; then it is missing from the other scores too.
-    """
-    others = [s for r in evaluation.results for s in r.scores if s.kind != BEST_EFFORT]
-    return bool(others) and all(s.n == len(evaluation) for s in others)

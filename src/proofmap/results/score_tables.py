@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from proofmap.core.errors import InputError, require
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.outputs import is_independent
 from proofmap.core.text import counted, one_line
+from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import MARK as FILL_MARK
-from proofmap.results.fill_alone import fill_notes, given_by_fill, is_marked, spread_notes
+from proofmap.results.fill_alone import fill_notes, given_by_fill, is_marked
 from proofmap.results.notes import (
     WRONG_WORDS,
     counting_notes,
@@ -22,13 +22,12 @@ from proofmap.results.notes import (
     setting_notes,
 )
 from proofmap.results.proof_shape import proof_names, shape_of
-from proofmap.results.records import MethodResult
 from proofmap.results.sharing import shared
 from proofmap.results.statistics import Score
 from proofmap.results.tables import (
     Cells,
     aligned,
-    interval,
+    latex_text,
     markdown,
     metric_with_arrow,
     number,
@@ -56,9 +55,10 @@ def score_cells(evaluation: Evaluation) -> Cells:
     if nothing of the image is shown (:mod:`proofmap.results.fill_alone`). If the methods count different images, a cell also says how
     many: ``.84 [.80, .88] n=20``.
     """
-    scores = evaluation.results[0].scores
-    header = ["method", *(_header(evaluation, s) for s in scores)]
-    uneven = different_images(evaluation)
+    uneven, header = different_images(evaluation), ["method"]
+    for score in evaluation.results[0].scores:
+        mark = FILL_MARK if is_marked(evaluation, score) else ""
+        header.append(metric_with_arrow(score.name, score.higher_is_better) + mark)
     rows = [
         [
             r.name + (LABEL_FREE_MARK if r.one_map else ""),
@@ -67,11 +67,6 @@ def score_cells(evaluation: Evaluation) -> Cells:
         for r in evaluation.results
     ]
     return header, rows
-
-
-def _header(evaluation: Evaluation, score: Score) -> str:
-    mark = FILL_MARK if is_marked(evaluation, score) else ""
-    return metric_with_arrow(score.name, score.higher_is_better) + mark
 
 
 def score_notes(evaluation: Evaluation) -> list[str]:
@@ -89,8 +84,7 @@ def score_notes(evaluation: Evaluation) -> list[str]:
             f"{', '.join(found)}: found to give one map for all labels; a map with one value everywhere counts too, and is read in the order "
             f"of the {evaluation.inputs.position_noun}"
         )
-    quoted += [*spread_notes(evaluation), *fill_notes(evaluation)]
-    return [*quoted, *soundness_notes(evaluation), *counting_notes(evaluation)]
+    return [*quoted, *fill_notes(evaluation), *soundness_notes(evaluation), *counting_notes(evaluation)]
 
 
 def score_table(evaluation: Evaluation, width: int | None = None) -> str:
@@ -99,77 +93,39 @@ def score_table(evaluation: Evaluation, width: int | None = None) -> str:
     return "\n".join([aligned(header, rows, width), *score_notes(evaluation)])
 
 
-def pair_cells(evaluation: Evaluation, methods: int | None = None) -> Cells:
+def pair_cells(evaluation: Evaluation, methods: int | None = None, *, bars: bool = False) -> Cells:
     """Header and one row per (method, image, label), for all methods or the first ``methods``. The name of an only method is left out.
 
-    ``†`` marks completeness and soundness of a label that the fill alone gives: the net believes the label if nothing is shown.
+    ``†`` marks completeness and soundness of a label that the fill alone gives: the net believes the label if nothing is shown. With
+    ``bars``, a column has a bar that pictures the proof, and inputs whose positions have names have a column of the first ones.
     """
-    results = evaluation.results[:methods]
+    results, names = evaluation.results[:methods], bars and evaluation.inputs.has_names
     marked = {score.name for score in results[0].scores if is_marked(evaluation, score)}
     values = [k for k in results[0].rows[0] if k not in ("method", "image", "label", "name")]
-    several = len(results) > 1
-    header = [*(["method"] if several else []), evaluation.inputs.singular, "label", *values]
-    rows = [
-        [
-            *([result.name] if several else []),
-            str(row["image"]),
-            f"{numbered_name(row)}{wrong}",
-            *(number(row[key]) + (FILL_MARK if given and key in marked else "") for key in values),
-        ]
-        for result in results
-        for row, given, wrong in zip(result.rows, _given(result), _wrong(evaluation), strict=True)
-    ]
+    first, last = ["method"] * (len(results) > 1), [evaluation.inputs.position_noun] * names
+    header = [*first, evaluation.inputs.singular, "label", *["proof"] * bars, *values, *last]
+    pairs, rows = (evaluation.labels != NO_LABEL).nonzero().tolist(), []
+    for result in results:
+        given = given_by_fill(result)
+        for row, (i, j) in zip(result.rows, pairs, strict=True):
+            name, label = str(row["name"]), str(row["label"])
+            words = name if name == label else f"{name} ({label})"
+            cells = [result.name] if first else []
+            cells += [str(row["image"]), words + (f", {WRONG_WORDS}" if evaluation.wrong_kind(i, j) else "")]
+            cells += [shape_of(evaluation, result, i, j).text()] if bars else []
+            cells += [number(row[k]) + (FILL_MARK if given[i, j] and k in marked else "") for k in values]
+            if names:
+                kept = i in evaluation.pictured
+                cells.append(proof_names(evaluation, result, i, j) if kept else "map not kept")
+            rows.append(cells)
     return header, rows
 
 
-def numbered_name(row: Mapping[str, Any]) -> str:
-    """The name of a row's label, followed by the label's number in brackets. If the name is the number, it is written once.
-
-    >>> numbered_name({"name": "missile", "label": 657}), numbered_name({"name": "3", "label": 3})
-    ('missile (657)', '3')
-    """
-    name, label = str(row["name"]), str(row["label"])
-    return name if name == label else f"{name} ({label})"
-
-
-def _given(result: MethodResult) -> list[bool]:
-    """For each row of a result, whether the fill alone gives the row's label."""
-    found: list[bool] = given_by_fill(result)[result.insertion.labels.cpu() != NO_LABEL].tolist()
-    return found
-
-
-def _wrong(evaluation: Evaluation) -> list[str]:
-    """For each row of a result, the text after the label's name: a remark for wrong labels, otherwise empty."""
-    judged = (evaluation.labels != NO_LABEL).nonzero().tolist()
-    return [f", {WRONG_WORDS}" if evaluation.wrong_kind(i, j) else "" for i, j in judged]
-
-
 def pair_table(evaluation: Evaluation, methods: int | None = None, width: int | None = None) -> str:
-    """A text table with one line per method, image and label, for all methods or the first ``methods``.
-
-    A line has f (the net's probability of the label), the scores, and a bar that pictures the proof.
-    """
-    header, rows = pair_cells(evaluation, methods)
-    pairs = [
-        (result, i, j)
-        for result in evaluation.results[:methods]
-        for i, j in (evaluation.labels != NO_LABEL).nonzero().tolist()
-    ]
-    bars = [shape_of(evaluation, *pair).text() for pair in pairs]
-    if evaluation.inputs.has_names:
-        header.append(evaluation.inputs.position_noun)
-        for row, pair in zip(rows, pairs, strict=True):
-            row.append(proof_names(evaluation, *pair) if pair[1] in evaluation.pictured else "map not kept")
-    at = header.index("label") + 1
-    header.insert(at, "proof")
-    for row, bar in zip(rows, bars, strict=True):
-        row.insert(at, bar)
-    named = (
-        f"\n{header[-1]}: the first ones of the map, which give the belief"
-        if evaluation.inputs.has_names
-        else ""
-    )
-    return f"{aligned(header, rows, width)}\n{SHAPE}{named}"
+    """:func:`pair_cells` as text with bars, and how to read them."""
+    header, rows = pair_cells(evaluation, methods, bars=True)
+    first = f"\n{header[-1]}: the first ones of the map, which give the belief"
+    return f"{aligned(header, rows, width)}\n{SHAPE}{first if evaluation.inputs.has_names else ''}"
 
 
 def proof_table(evaluation: Evaluation, width: int | None = None) -> str:
@@ -186,20 +142,19 @@ def best_two(evaluation: Evaluation) -> list[list[bool]]:
     the better one is marked; a single method is not marked. Methods with one map for all labels are never marked, because they are sound
     without effort. A column whose means are over different images has no marks.
     """
-    results = evaluation.results
-    marked = [[False] * (1 + len(results[0].scores)) for _ in results]
-    compared = [row for row, r in enumerate(results) if not r.one_map]
-    uneven = different_images(evaluation)
-    for column, score in enumerate(results[0].scores):
-        if uneven[column]:
-            continue
-        sign = 1 if score.higher_is_better else -1
-        printed = {row: sign * _as_printed(results[row].scores[column].value) for row in compared}
-        ranked = sorted((v for v in printed.values() if not math.isnan(v)), reverse=True)
-        best = ranked[: max(0, min(2, len(compared) - 1))]
-        for row, value in printed.items():
-            marked[row][1 + column] = bool(best) and value >= best[-1]
-    return marked
+    compared = [not result.one_map for result in evaluation.results]
+    columns = [[False] * len(compared)]
+    for scores, uneven in zip(
+        zip(*(r.scores for r in evaluation.results), strict=True), different_images(evaluation), strict=True
+    ):
+        sign = 1 if scores[0].higher_is_better else -1
+        printed = [
+            sign * _as_printed(s.value) if own else math.nan for s, own in zip(scores, compared, strict=True)
+        ]
+        ranked = sorted((value for value in printed if not math.isnan(value)), reverse=True)
+        best = ranked[: max(0, min(2, sum(compared) - 1))]
+        columns.append([bool(best) and not uneven and value >= best[-1] for value in printed])
+    return [list(row) for row in zip(*columns, strict=True)]
 
 
 def score_html(evaluation: Evaluation) -> str:
@@ -214,70 +169,17 @@ def score_markdown(evaluation: Evaluation, notes: Sequence[str] = ()) -> str:
     return markdown(*score_cells(evaluation), below, bold=best_two(evaluation))
 
 
-def latex(
-    evaluation: Evaluation,
-    *,
-    intervals: bool = True,
-    caption: str | None = None,
-    label: str = "tab:scores",
-) -> str:
+def latex(evaluation: Evaluation, *, caption: str | None = None, label: str = "tab:scores") -> str:
     """The scores as a LaTeX table (package booktabs), with the best two of each column in bold.
 
     ``caption`` is LaTeX code. By default it consists of the notes of :func:`score_notes`. Folders are removed from paths in names.
     """
     evaluation = shared(evaluation)
-    header, _ = score_cells(evaluation)
-    head = " & ".join(_latex_text(cell) for cell in header)
-    uneven = different_images(evaluation)
-    free = sum(result.one_map for result in evaluation.results)
-    lines = []
-    for result, marks in zip(evaluation.results, best_two(evaluation), strict=True):
-        name = _latex_text(result.name) + ("$^{*}$" if result.one_map else "")
-        cells = [
-            _latex_score(s, b, intervals, u) for s, b, u in zip(result.scores, marks[1:], uneven, strict=True)
-        ]
-        lines.append(" & ".join([name, *cells]) + r" \\")
     if caption is None:
-        where = " that is over the same images" if any(uneven) else ""
-        among = " among the methods with a map for each label" if free else ""
-        marked = f"The best two of each column{where}{among} are bold. " if len(lines) - free > 2 else ""
-        caption = marked + " ".join(f"{_latex_text(_sentence(note))}" for note in score_notes(evaluation))
-    return "\n".join(
-        [
-            "% needs \\usepackage{booktabs}",
-            r"\begin{table}",
-            r"  \centering",
-            rf"  \caption{{{caption}}}",
-            rf"  \label{{{label}}}",
-            rf"  \begin{{tabular}}{{l{'c' * (len(header) - 1)}}}",
-            r"    \toprule",
-            rf"    {head} \\",
-            r"    \midrule",
-            *(f"    {line}" for line in lines),
-            r"    \bottomrule",
-            r"  \end{tabular}",
-            r"\end{table}",
-        ]
-    )
-
-
-def _latex_score(score: Score, bold: bool, intervals: bool, with_n: bool) -> str:
-    if math.isnan(score.value):
-        return "--"
-    value = _latex_number(score.value)
-    shown = rf"\textbf{{{value}}}" if bold else value
-    ends = interval(score.low, score.high, score.n, _latex_number)
-    small = [ends] if intervals and not math.isnan(score.low) else []
-    small += [f"n={score.n}"] if with_n else []
-    return rf"{shown} {{\scriptsize {' '.join(small)}}}" if small else shown
-
-
-def _latex_number(value: float) -> str:
-    return re.sub(r"[<>-]", lambda sign: f"${sign[0]}$", number(value))
-
-
-def _sentence(note: str) -> str:
-    return note[:1].upper() + note[1:].rstrip(".") + "."
+        among = " among the methods with a map for each label" * any(r.one_map for r in evaluation.results)
+        notes = [f"The best two of each column{among} are bold", *score_notes(evaluation)]
+        caption = " ".join(f"{latex_text(note[:1].upper() + note[1:]).rstrip('.')}." for note in notes)
+    return tables.latex(*score_cells(evaluation), caption, bold=best_two(evaluation), label=label)
 
 
 def _as_printed(value: float) -> float:
@@ -317,25 +219,20 @@ def _image_records(evaluation: Evaluation) -> Iterator[dict[str, object]]:
 
 def _label_records(evaluation: Evaluation) -> Iterator[dict[str, object]]:
     """One record per method, metric, image and label, with f, the net's probability of the label."""
-    names = evaluation.label_names
-    believed, table = evaluation.f.tolist(), evaluation.labels.tolist()
+    believed = evaluation.f[evaluation.labels != NO_LABEL].tolist()
     for result in evaluation.results:
-        for metric, values in result.pairs.items():
-            rows = zip(evaluation.image_names, table, believed, values.tolist(), strict=True)
-            for image, labels, f, found in rows:
-                for k, label in enumerate(labels):
-                    if label != NO_LABEL:
-                        place = {"image": image, "label": label, "label_name": names[label], "f": f[k]}
-                        yield {"method": result.name, "metric": metric, **place, "value": found[k]}
+        for metric in result.pairs:
+            for row, f in zip(result.rows, believed, strict=True):
+                of = {"image": row["image"], "label": row["label"], "label_name": row["name"], "f": f}
+                yield {"method": result.name, "metric": metric, **of, "value": row[metric]}
 
 
 def table_records(evaluation: Evaluation, table: str) -> Iterator[dict[str, object]]:
     """The records of the table named ``table``, one of ``TABLES``."""
-    if table not in TABLES:
+    makers = dict(zip(TABLES, (_score_records, _image_records, _label_records), strict=True))
+    if table not in makers:
         raise InputError(f"there is no table {table!r}; there are {', '.join(TABLES)}")
-    return {"scores": _score_records, "per_image": _image_records, "per_label": _label_records}[table](
-        evaluation
-    )
+    return makers[table](evaluation)
 
 
 def dataframe(evaluation: Evaluation, table: str = "scores") -> pd.DataFrame:
@@ -344,26 +241,3 @@ def dataframe(evaluation: Evaluation, table: str = "scores") -> pd.DataFrame:
     pandas = require("pandas", extra="pandas", purpose="to_dataframe()")
     frame: pd.DataFrame = pandas.DataFrame.from_records(records)
     return frame
-
-
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "↑": r"$\uparrow$",
-    "↓": r"$\downarrow$",
-    "*": "$^{*}$",
-    "†": r"$^{\dagger}$",
-    **{c: f"\\{c}" for c in "&%$#_{}"},
-}
-
-
-def _latex_text(text: str) -> str:
-    """The text in one line, escaped for LaTeX.
-
-    >>> print(_latex_text("learned-mask:tv=0.1 & 50 % of a_b ↑"))
-    learned-mask:tv=0.1 \\& 50 \\% of a\\_b $\\uparrow$
-    """
-    return "".join(_LATEX.get(c, c) for c in one_line(text))

@@ -172,6 +172,70 @@ def _markdown(text: str) -> str:
     return re.sub(r"([\\`*_|<>~&])", r"\\\1", one_line(text))
 
 
+def latex(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    caption: str,
+    *,
+    bold: Sequence[Sequence[bool]] | None = None,
+    label: str = "tab:scores",
+) -> str:
+    """A LaTeX table (package booktabs) with a column of names and columns of numbers. ``caption`` is LaTeX code; cells are escaped.
+
+    >>> print(latex(["name", "x"], [["a_b", ".5 [.4, .6]"]], "Ours.").splitlines()[7].strip())
+    a\\_b & .5 {\\scriptsize [.4, .6]} \\\\
+    """
+    marked = bold or [[False] * len(header)] * len(rows)
+    lines = [
+        " & ".join([latex_text(row[0]), *map(_latex_number, row[1:], marks[1:])])
+        for row, marks in zip(rows, marked, strict=True)
+    ]
+    body = "".join(f"    {line} \\\\\n" for line in lines)
+    return rf"""% needs \usepackage{{booktabs}}
+\begin{{table}}
+  \centering
+  \caption{{{caption}}}
+  \label{{{label}}}
+  \begin{{tabular}}{{l{"c" * (len(header) - 1)}}}
+    \toprule
+    {" & ".join(map(latex_text, header))} \\
+    \midrule
+{body}    \bottomrule
+  \end{{tabular}}
+\end{{table}}"""
+
+
+def _latex_number(cell: str, bold: bool) -> str:
+    """A cell with a number, with true minus signs; what follows the number, such as its interval, is small."""
+    text = "--" if cell == "-" else re.sub(r"-(?=[.\d])", "$-$", latex_text(cell))
+    value, _, small = text.partition(" ")
+    value = rf"\textbf{{{value}}}" if bold else value
+    return rf"{value} {{\scriptsize {small}}}" if small else value
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": "$<$",
+    ">": "$>$",
+    "↑": r"$\uparrow$",
+    "↓": r"$\downarrow$",
+    "*": "$^{*}$",
+    "†": r"$^{\dagger}$",
+    **{c: f"\\{c}" for c in "&%$#_{}"},
+}
+
+
+def latex_text(text: str) -> str:
+    """The text in one line, escaped for LaTeX.
+
+    >>> print(latex_text("learned-mask:tv=0.1 & 50 % of a_b ↑"))
+    learned-mask:tv=0.1 \\& 50 \\% of a\\_b $\\uparrow$
+    """
+    return "".join(_LATEX.get(c, c) for c in one_line(text))
+
+
 def records_csv(records: Sequence[dict[str, object]]) -> str:
     """The records as CSV, with a column for every key that occurs in any of them."""
     fields = list(dict.fromkeys(key for record in records for key in record))

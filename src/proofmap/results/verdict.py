@@ -19,14 +19,14 @@ image counts for it. The grade of the verdict is the first of these that applies
 
 If the methods were judged with several fills, each fill has a verdict, and the worst of them counts.
 
-A *control* is a row that is judged only for comparison. There are three kinds. A ``noise`` row does not use the net (:data:`NOISE`). A
-``blurred`` row has the blurred maps of a judged method. A ``cheating`` row uses a judged method's map of the top label for every label.
+A *control* is a row that is judged only for comparison: ``noise``, which does not use the net, or a ``companion`` of a judged method, which
+has its maps after a blur, or its map of the top label for every label.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
@@ -35,38 +35,32 @@ import numpy as np
 from proofmap.core.labels import NO_LABEL, UNBELIEVED
 from proofmap.core.text import counted, one_line
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.notes import coverage_words, different_images
+from proofmap.results.notes import coverage_words
 from proofmap.results.proof_shape import BAR
 from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS, MethodResult, setting_text
 from proofmap.results.statistics import Doubles, Score, doubles, mean_interval
 from proofmap.results.tables import metric_words, number, with_interval
 
-NOISE = ("random", "centered-gaussian", "edges")
+_NOISE = ("random", "centered-gaussian", "edges")
 """Names of methods with one map for all labels that do not use the net."""
-Role = Literal["method", "noise", "blurred", "cheating"]
-_COMPANIONS: Mapping[object, Role] = {"blurred": "blurred", "top-label": "cheating"}
+_COMPANIONS = ("blurred", "top-label")
+"""Methods that show the maps of a judged method in another way."""
 
-NEARLY = 0.9
+_NEARLY = 0.9
 """A control explains a method's soundness if it reaches this share of the method's mean and the method is not clearly above the control."""
-NO_EFFORT = "soundness is not clearly higher than that of a method with one map for all labels"
-"""The first words of the note on methods whose soundness is not clearly above that of a control with one map for all labels."""
-BY_BLUR = "soundness is explained by blur"
-"""The first words of the note on methods whose soundness is not clearly above that of blurred maps."""
-FROM_FILL = 0.5
+_FROM_FILL = 0.5
 """The fill (what replaces hidden positions) explains soundness if it alone gives more than this share of the least sound label's area."""
 
-PROOF = (COMPLETENESS, SOUNDNESS)
+_PROOF = (COMPLETENESS, SOUNDNESS)
 """The two halves of the definition of a proof; a method must pass both."""
-JUDGED = (*PROOF, BEST_EFFORT)
+_JUDGED = (*_PROOF, BEST_EFFORT)
 """The scores of a verdict: the two halves of the definition, and best effort if it was judged."""
 ENOUGH = 20
 """The number of images that the grade ``is`` needs."""
 _NAMED = 3
 
-Grade = Literal["is", "best", "none", "nothing", "unjudged"]
-_FROM_BEST: tuple[Grade, ...] = ("is", "best", "none", "nothing", "unjudged")
-Missing = Literal["images", "interval", "control", "fill", "blur", "no control"]
-_DOUBTS: dict[Missing, str] = {
+_FROM_BEST = ("is", "best", "none", "nothing", "unjudged")
+_DOUBTS = {
     "images": "too few to be sure",
     "interval": "not clearly above the bar",
     "control": "no sounder than one map for all labels",
@@ -74,13 +68,14 @@ _DOUBTS: dict[Missing, str] = {
     "blur": "soundness explained by blur",
     "no control": "not compared with one map for all labels",
 }
+"""The conditions for the grade ``is``, the gravest first, and what a headline says if one of them does not hold."""
 
 
 @dataclass(frozen=True)
 class Verdict:
     """The verdict: its grade, its headline, the reasons (one sentence each), and the methods that the headline names."""
 
-    grade: Grade
+    grade: Literal["is", "best", "none", "nothing", "unjudged"]
     headline: str
     reasons: tuple[str, ...] = ()
     methods: tuple[str, ...] = ()
@@ -100,10 +95,9 @@ def verdict(evaluation: Evaluation) -> Verdict:
     found = {fill: _verdict(view) for fill, view in views.items()}
 
     def badness(fill: str) -> tuple[int, float]:
-        own = [r for r in views[fill].results if r.name in found[fill].methods] or views[fill].results
-        return _FROM_BEST.index(found[fill].grade), -min(
-            (s.value for r in own for s in counted_scores(r)), default=0.0
-        )
+        named = [r for r in views[fill].results if r.name in found[fill].methods] or views[fill].results
+        least = min((s.value for r in named for s in _counted_scores(r)), default=0.0)
+        return _FROM_BEST.index(found[fill].grade), -least
 
     worst = max(found, key=badness)
     others = [f"With the fill {fill}: {each.headline}." for fill, each in found.items() if fill != worst]
@@ -116,115 +110,89 @@ def verdict(evaluation: Evaluation) -> Verdict:
 
 def _verdict(evaluation: Evaluation) -> Verdict:
     """The verdict by the first score of each kind."""
-    results = evaluation.results
-    if any(r.first_score(half) is None for r in results for half in PROOF):
-        return Verdict(
-            "unjudged", "What the methods scored", ("Completeness and soundness were not both judged.",)
-        )
-    whole = [r for r in results if all(_has_value(r, half) for half in PROOF)]
+    results, inputs = evaluation.results, evaluation.inputs
+    if any(r.first_score(half) is None for r in results for half in _PROOF):
+        said = "Completeness and soundness were not both judged."
+        return Verdict("unjudged", "What the methods scored", (said,))
     missing = _missing_words(evaluation)
-    if not whole and not any(_has_value(r, half) for r in results for half in PROOF):
-        return Verdict(
-            "unjudged", f"No {evaluation.inputs.singular} counted", ("No method has a value to judge it by.",)
-        )
+    whole = [r for r in results if not any(math.isnan(_value(r, half)) for half in _PROOF)]
     if not whole:
-        return Verdict("unjudged", "What the methods scored", missing)
-    images = _images_that_test_soundness(evaluation)
-    context = (*_uneven_note(evaluation), *missing, _coverage(evaluation))
-    bar = f"The bar, {number(BAR)}, is our choice; read the numbers too."
+        none = all(math.isnan(_value(r, half)) for r in results for half in _PROOF)
+        headline = f"No {inputs.singular} counted" if none else "What the methods scored"
+        return Verdict("unjudged", headline, tuple(missing))
+    least = evaluation.f.masked_fill(evaluation.labels == NO_LABEL, math.inf).nan_to_num(math.inf).min(dim=1)
+    images = int((least.values < BAR).sum())  # on others soundness cannot be below the bar
+    context = [*missing, _coverage(evaluation)]
     if images == 0:
-        return Verdict(
-            "nothing",
-            "Nothing can be said: the net is sure of every label that was judged",
-            (
-                f"Each judged label has f >= {number(BAR)}, so soundness cannot be below the bar. Judge labels that the net does not "
-                "believe, such as --labels top5+wrong.",
-                *context,
-            ),
+        said = (
+            f"Each judged label has f >= {number(BAR)}, so soundness cannot be below the bar. Judge labels that the net does not "
+            "believe, such as --labels top5+wrong."
         )
+        headline = "Nothing can be said: the net is sure of every label that was judged"
+        return Verdict("nothing", headline, (said, *context))
+    context.append(f"The bar, {number(BAR)}, is our choice; read the numbers too.")
     own = [r for r in whole if role_of(r, results) == "method"] or whole
-    passing = [r for r in own if all(s.value >= BAR for s in counted_scores(r))]
+    passing = [r for r in own if all(s.value >= BAR for s in _counted_scores(r))]
     if not passing:
         who = f"{own[0].name} is not" if len(own) == 1 else "No method is"
-        headline = f"{who} both complete and sound{_few_words(evaluation, images)}"
-        close = [r.name for r in own if all(s.high >= BAR for s in counted_scores(r))][:_NAMED]
-        if close:
-            context = (
-                f"The 95 % intervals of {_joined(close)} reach the bar of {number(BAR)}: more {evaluation.inputs.noun} may decide.",
-                *context,
-            )
-        return Verdict("none", headline, (_extremes(own), *context, bar))
+        few = f" on these {counted(len(evaluation), inputs.singular)}" if images < ENOUGH else ""
+        few = f" on this {inputs.singular}" if len(evaluation) == 1 else few
+        return Verdict("none", f"{who} both complete and sound{few}", (_extremes(own), *context))
     lacking = {r.name: _missing_conditions(evaluation, r, images) for r in passing}
     proved = [r for r in passing if not lacking[r.name]]
+    named = proved or passing
+    names = tuple(r.name for r in named)
+    scored = [_scores_words(r) for r in named[:_NAMED]]
     if proved:
-        names = [r.name for r in proved]
         headline = f"{_joined(names)} {'is' if len(names) == 1 else 'are'} both complete and sound"
-        why = [_above_words(evaluation, r) for r in proved[:_NAMED]]
-        return Verdict(
-            "is", headline, (*map(_scores_words, proved[:_NAMED]), *why, *context, bar), tuple(names)
-        )
-    names = [r.name for r in passing]
-    n = min(images, *(s.n for r in passing for s in counted_scores(r) if s.kind in PROOF))
-    # the gravest doubt about any of them
-    first = next(missing for missing in _DOUBTS if any(missing in lacking[name] for name in names))
-    doubts = [words for r in passing[:_NAMED] for words in lacking[r.name].values()]
-    return Verdict(
-        "best",
-        f"{_joined(names)} {'reaches' if len(names) == 1 else 'reach'} the bar on {counted(n, evaluation.inputs.singular)}; {_DOUBTS[first]}",
-        (*map(_scores_words, passing[:_NAMED]), *dict.fromkeys(doubts), *context, bar),
-        tuple(names),
+        return Verdict("is", headline, (*scored, *context), names)
+    n = min(images, *(s.n for r in passing for s in _counted_scores(r) if s.kind in _PROOF))
+    doubt = next(
+        words for missing, words in _DOUBTS.items() if any(missing in lacking[name] for name in names)
     )
+    verb = "reaches" if len(names) == 1 else "reach"
+    headline = f"{_joined(names)} {verb} the bar on {counted(n, inputs.singular)}; {doubt}"
+    doubts = dict.fromkeys(words for r in passing[:_NAMED] for words in lacking[r.name].values())
+    return Verdict("best", headline, (*scored, *doubts, *context), names)
 
 
-def counted_scores(result: MethodResult) -> list[Score]:
-    """The scores of a method that the verdict uses: the first of each kind in ``JUDGED``, without those that are NaN."""
-    found = (result.first_score(kind) for kind in JUDGED)
+def _counted_scores(result: MethodResult) -> list[Score]:
+    """The scores of a method that the verdict uses: the first of each kind, without those that are NaN."""
+    found = (result.first_score(kind) for kind in _JUDGED)
     return [s for s in found if s is not None and not math.isnan(s.value)]
 
 
-def _missing_conditions(evaluation: Evaluation, result: MethodResult, images: int) -> dict[Missing, str]:
+def _missing_conditions(evaluation: Evaluation, result: MethodResult, images: int) -> dict[str, str]:
     """The conditions for the grade ``is`` that a method does not meet, each with a sentence that explains it.
 
     ``images`` is the number of images with a judged label whose f is below the bar.
     """
-    found: dict[Missing, str] = {}
-    scores = counted_scores(result)
-    n = min(images, *(s.n for s in scores if s.kind in PROOF))
+    found: dict[str, str] = {}
+    scores, noun = _counted_scores(result), evaluation.inputs.singular
+    n = min(images, *(s.n for s in scores if s.kind in _PROOF))
     if n < ENOUGH:
         sure = (
             ""
             if images == len(evaluation)
             else f", on which a judged label has f < {number(BAR)} and soundness can fail"
         )
-        found["images"] = (
-            f"{counted(n, evaluation.inputs.singular)} count{'s' if n == 1 else ''}{sure}; a plain verdict needs {ENOUGH}."
-        )
-    below = [metric_words(s.kind) for s in scores if not s.low >= BAR]
-    if below:
+        verb = "counts" if n == 1 else "count"
+        found["images"] = f"{counted(n, noun)} {verb}{sure}; a plain verdict needs {ENOUGH}."
+    if below := [metric_words(s.kind) for s in scores if not s.low >= BAR]:
         found["interval"] = (
             f"The 95 % interval of {result.name} reaches below the bar of {number(BAR)} in {_joined(below)}."
         )
     controls = [r for r in evaluation.results if r.one_map and r is not result]
-    values = soundness_values(result)
-    equals = [
-        c
-        for c in controls
-        if values is not None and (v := soundness_values(c)) is not None and not is_above(values, v)
-    ]
-    others = [note for note in soundness_notes(evaluation, [result.name]) if not note.startswith(NO_EFFORT)]
+    explained = _explanations(evaluation, [result.name])
     if result.one_map:
         found["control"] = f"{result.name} has one map for all labels, so it is sound without effort."
-    elif equals:
-        best = max(equals, key=lambda c: _value(c, SOUNDNESS))
+    elif (best := _as_sound(result, controls)) is not None:
         found["control"] = (
             f"The soundness of {result.name} ({number(_value(result, SOUNDNESS))}) is not clearly above that of {best.name} "
             f"({number(_value(best, SOUNDNESS))}), which has one map for all labels."
         )
-    elif others:
-        by_blur = any(note.startswith(BY_BLUR) for note in others)
-        found["blur" if by_blur else "fill"] = (
-            "; ".join(f"{note[:1].upper()}{note[1:]}" for note in others) + "."
-        )
+    elif why := next((why for why in ("blur", "fill") if why in explained), None):
+        found[why] = f"{explained[why][:1].upper()}{explained[why][1:]}."
     elif not controls:
         found["no control"] = (
             "No row has one map for all labels. Add one, such as random: its soundness shows what is reached without effort."
@@ -232,113 +200,66 @@ def _missing_conditions(evaluation: Evaluation, result: MethodResult, images: in
     return found
 
 
-def _images_that_test_soundness(evaluation: Evaluation) -> int:
-    """The number of images with a judged label whose f is below the bar. On other images soundness cannot be below the bar."""
-    least = evaluation.f.masked_fill(evaluation.labels == NO_LABEL, math.inf).nan_to_num(math.inf).min(dim=1)
-    return int((least.values < BAR).sum())
-
-
 def _coverage(evaluation: Evaluation) -> str:
     """A sentence that says over how many labels soundness is the worst case, and which share of them the net does not believe."""
     judged = evaluation.labels != NO_LABEL
-    wrong = int((judged & (evaluation.f < UNBELIEVED)).sum())
-    share = "none of them" if not wrong else f"{wrong / int(judged.sum()):.0%} of them".replace("%", " %")
-    tried = f"{share} are labels that the net does not believe (f < {UNBELIEVED:g})"
-    if not wrong:
-        tried = f"none of them is a label that the net does not believe (f < {UNBELIEVED:g}), so soundness was hardly tested"
-    return f"Soundness is the worst of {coverage_words(evaluation)} of each {evaluation.inputs.singular}; {tried}."
-
-
-def _few_words(evaluation: Evaluation, images: int) -> str:
-    if len(evaluation) == 1:
-        return f" on this {evaluation.inputs.singular}"
-    return f" on these {counted(len(evaluation), evaluation.inputs.singular)}" if images < ENOUGH else ""
-
-
-def _above_words(evaluation: Evaluation, result: MethodResult) -> str:
-    controls = [r.name for r in evaluation.results if r.one_map and r is not result]
-    return f"The soundness of {result.name} is above that of {_joined(controls)}, in pairs: {'this row has' if len(controls) == 1 else 'these rows have'} one map for all labels."
+    share = int((judged & (evaluation.f < UNBELIEVED)).sum()) / int(judged.sum())
+    tried = f"{100 * share:.0f} % of them are labels that the net does not believe (f < {UNBELIEVED:g})"
+    hardly = "" if share else ", so soundness was hardly tested"
+    return f"Soundness is the worst of {coverage_words(evaluation)} of each {evaluation.inputs.singular}; {tried}{hardly}."
 
 
 def _scores_words(result: MethodResult) -> str:
     parts = [
-        f"{metric_words(s.kind)} {with_interval(s.value, s.low, s.high, s.n)}" for s in counted_scores(result)
+        f"{metric_words(s.kind)} {with_interval(s.value, s.low, s.high, s.n)}"
+        for s in _counted_scores(result)
     ]
     return f"{result.name}: {', '.join(parts)}."
 
 
-def _missing_words(evaluation: Evaluation) -> tuple[str, ...]:
+def _missing_words(evaluation: Evaluation) -> list[str]:
     """Sentences that say which scores are missing, and what follows from that."""
     sentences, results = [], evaluation.results
-    for kind in JUDGED:
-        unknown = [r.name for r in results if not _has_value(r, kind)]
-        words = metric_words(kind)
+    for kind in _JUDGED:
+        unknown = [r.name for r in results if math.isnan(_value(r, kind))]
         if unknown and all(r.first_score(kind) is None for r in results):
-            sentences.append(f"{words.capitalize()} was not judged.")
+            sentences.append(f"{metric_words(kind).capitalize()} was not judged.")
         elif unknown:
-            follows = "which therefore cannot pass" if kind in PROOF else "so the verdict leaves it out"
+            follows = "which therefore cannot pass" if kind in _PROOF else "so the verdict leaves it out"
             sentences.append(
-                f"No {evaluation.inputs.singular} counts for the {words} of {_joined(unknown)}, {follows}."
+                f"No {evaluation.inputs.singular} counts for the {metric_words(kind)} of {_joined(unknown)}, {follows}."
             )
-    return tuple(sentences)
+    return sentences
 
 
 def _extremes(own: Sequence[MethodResult]) -> str:
     """A sentence that names the most complete and the soundest method."""
-    first, second = (max(own, key=lambda r: _value(r, half)) for half in PROOF)
-    scores = {r.name: [number(_value(r, half)) for half in PROOF] for r in (first, second)}
-    if first is second:
-        return "{} is the most complete method ({}) and the soundest ({}).".format(
-            first.name, *scores[first.name]
-        )
-    return (
-        f"The most complete method is {first.name} ({scores[first.name][0]}, with soundness {scores[first.name][1]}); "
-        f"the soundest is {second.name} ({scores[second.name][1]}, with completeness {scores[second.name][0]})."
-    )
-
-
-def _uneven_note(evaluation: Evaluation) -> list[str]:
-    """A list with one note if the means behind the verdict are over different images, otherwise an empty list."""
-    first = evaluation.results[0]
-    uneven = dict(zip((s.name for s in first.scores), different_images(evaluation), strict=True))
-    judged = [s.name for kind in JUDGED if (s := first.first_score(kind)) is not None]
-    return (
-        [f"These means are over different {evaluation.inputs.noun}."]
-        if any(uneven[name] for name in judged)
-        else []
-    )
-
-
-def _has_value(result: MethodResult, kind: str) -> bool:
-    """Whether the method has a score of this kind that is a number."""
-    score = result.first_score(kind)
-    return score is not None and not math.isnan(score.value)
+    first, second = (max(own, key=lambda r: _value(r, half)) for half in _PROOF)
+    (a, b), (c, d) = ([number(_value(r, half)) for half in _PROOF] for r in (first, second))
+    return f"The most complete method is {first.name} ({a}, with soundness {b}); the soundest is {second.name} ({d}, with completeness {c})."
 
 
 def _value(result: MethodResult, kind: str) -> float:
+    """The first score of this kind; NaN if there is none."""
     score = result.first_score(kind)
-    assert score is not None
-    return score.value
+    return math.nan if score is None else score.value
 
 
 def _joined(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def role_of(result: MethodResult, results: Sequence[MethodResult]) -> Role:
-    """The role of the row ``result`` among all rows ``results``. A blurred or top-label row is a control only if the method that it wraps
-    is judged too."""
-    if result.label_free and result.settings.get("method") in NOISE:
+def role_of(result: MethodResult, results: Sequence[MethodResult]) -> Literal["method", "noise", "companion"]:
+    """The role of the row ``result`` among all rows ``results``: maps that do not use the net are ``noise``; a blurred or top-label row is the
+    ``companion`` of the method that it wraps, if this method is judged too.
+    """
+    method, inside = result.settings.get("method"), result.settings.get("of")
+    if result.label_free and method in _NOISE:
         return "noise"
-    role = _COMPANIONS.get(result.settings.get("method"))
-    inside = result.settings.get("of")
-    if role is None or not isinstance(inside, Mapping):
+    if method not in _COMPANIONS or not isinstance(inside, Mapping):
         return "method"
-    return role if any(_has_settings(other, inside) for other in results if other is not result) else "method"
-
-
-def _has_settings(result: MethodResult, record: Mapping[str, object]) -> bool:
-    return all(result.settings.get(key) == value for key, value in record.items())
+    judged = any(inside.items() <= other.settings.items() for other in results if other is not result)
+    return "companion" if judged else "method"
 
 
 def soundness_notes(evaluation: Evaluation, methods: Sequence[str] | None = None) -> list[str]:
@@ -349,59 +270,68 @@ def soundness_notes(evaluation: Evaluation, methods: Sequence[str] | None = None
     And the 95 % interval of the paired differences, method minus control, does not lie above zero (for one image: the difference is not
     above zero).
     """
-    roles = {result.name: role_of(result, evaluation.results) for result in evaluation.results}
+    return list(_explanations(evaluation, methods).values())
+
+
+def _explanations(evaluation: Evaluation, methods: Sequence[str] | None) -> dict[str, str]:
+    """The notes of :func:`soundness_notes` by what explains soundness: ``blur``, ``control`` or ``fill``."""
+    results, notes = evaluation.results, dict[str, str]()
     own = [
         result
-        for result in evaluation.results
-        if roles[result.name] == "method"
+        for result in results
+        if role_of(result, results) == "method"
         and not result.one_map
         and (methods is None or result.name in methods)
     ]
-    smooth = [r for r in evaluation.results if r.settings.get("method") == "blurred" and not r.one_map]
-    free = [r for r in evaluation.results if r.one_map]
-    notes = []
-    for controls, words in (
-        (smooth, f"{BY_BLUR}: it is not clearly higher than that of blurred maps (in brackets)"),
+    smooth = [r for r in results if r.settings.get("method") == "blurred" and not r.one_map]
+    for why, controls, words in (
         (
-            free,
-            f"{NO_EFFORT} (in brackets)",
+            "blur",
+            smooth,
+            "soundness is explained by blur: it is not clearly higher than that of blurred maps",
+        ),
+        (
+            "control",
+            [r for r in results if r.one_map],
+            "soundness is not clearly higher than that of a method with one map for all labels",
         ),
     ):
-        if found := list(_not_above(own, controls)):
-            notes.append(f"{words}: {'; '.join(found)}")
-    filled = [(result.name, share) for result in own if (share := _share_of_fill(result)) > FROM_FILL]
+        found = []
+        for result in own:
+            best, mean = _as_sound(result, controls), _value(result, SOUNDNESS)
+            if best is not None and _value(best, SOUNDNESS) >= _NEARLY * mean:
+                beside = f"{one_line(best.name)} {number(_value(best, SOUNDNESS))}"
+                found.append(f"{one_line(result.name)} {number(mean)} ({beside})")
+        if found:
+            notes[why] = f"{words} (in brackets): {'; '.join(found)}"
+    shares = {result.name: _share_of_fill(result) for result in own}
+    filled = [
+        f"{one_line(name)} ({100 * share:.0f} %)" for name, share in shares.items() if share > _FROM_FILL
+    ]
     if filled:
-        names = ", ".join(f"{one_line(name)} ({100 * share:.0f} %)" for name, share in filled)
-        notes.append(
+        notes["fill"] = (
             f"soundness is explained by the fill alone, which gives this share of the least sound label's area, on {evaluation.inputs.noun} "
-            f"whose soundness is below 1: {names}; try another fill"
+            f"whose soundness is below 1: {', '.join(filled)}; try another fill"
         )
     return notes
 
 
-def _not_above(own: Sequence[MethodResult], controls: Sequence[MethodResult]) -> Iterator[str]:
-    """Texts such as ``grad-cam .81 (random .84)``, one per method whose soundness a control explains: the method, and the best control
-    that it is not clearly above."""
-    for result in own:
-        values = soundness_values(result)
-        if values is None:
-            continue
-        others = [(c, v) for c in controls if c is not result and (v := soundness_values(c)) is not None]
-        equals = [(float(np.nanmean(v)), c.name) for c, v in others if not is_above(values, v)]
-        mean = float(np.nanmean(values))
-        best, name = max(equals, default=(math.nan, ""))
-        if best >= NEARLY * mean:
-            yield f"{one_line(result.name)} {number(mean)} ({one_line(name)} {number(best)})"
+def _as_sound(result: MethodResult, controls: Sequence[MethodResult]) -> MethodResult | None:
+    """The soundest control that the method is not clearly above; None if the method is above all of them, or no image counts."""
+    values = _soundness(result)
+    others = [c for c in controls if c is not result and values.size and _soundness(c).size]
+    equals = [c for c in others if not _is_above(values, _soundness(c))]
+    return max(equals, key=lambda control: _value(control, SOUNDNESS), default=None)
 
 
-def soundness_values(result: MethodResult) -> Doubles | None:
-    """The soundness ``(N,)`` of a method on each image; None if no image counts."""
+def _soundness(result: MethodResult) -> Doubles:
+    """The soundness ``(N,)`` of a method on each image; empty if no image counts."""
     score = result.first_score(SOUNDNESS)
-    return None if score is None or not score.n else doubles(result.numpy("values")[score.name])
+    return doubles([] if score is None or not score.n else result.numpy("values")[score.name])
 
 
 @np.errstate(invalid="ignore")  # infinite values
-def is_above(values: Doubles, control: Doubles) -> bool:
+def _is_above(values: Doubles, control: Doubles) -> bool:
     """Whether the 95 % interval of the mean paired difference, ``values - control``, lies above zero. For one image, whether the difference
     is above zero."""
     differences = values - control

@@ -48,8 +48,7 @@ def preview(study: Study, out: Path, *, device: str | None = None, threads: int 
     plan = make_plan(opened, images, labels, len(manifest.blocks) + more, waiting)
     speed = measure_speed(classifier, plan.expected.known, plan.at_once)
     sure = len(rows) >= wanted or not filtered
-    methods = {name: method.record(opened.session) for name, method in opened.methods.items()}
+    methods = (method.record(opened.session) for method in opened.methods.values())
     judging = opened.session.judging()
-    metrics = {name: metric.full_record(judging) for name, metric in opened.metrics.items()}
-    words = distractor_words(methods, metrics)
+    words = distractor_words(methods, (metric.full_record(judging) for metric in opened.metrics.values()))
     return replace(plan, speed=speed, sure=sure, device=str(classifier.device), distractors=words)
