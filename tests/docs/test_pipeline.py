@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 from typer.testing import CliRunner
@@ -52,9 +51,6 @@ def test_the_recipe_stops_a_net_that_got_worse_and_no_other(
     audit = CliRunner().invoke(make_app(), shlex.split(last)[1:])
     assert audit.exit_code == code, f"{audit.output}{audit.exception or ''}"
     assert ("fails: worse by" in audit.output) == bool(code)
-    (suite,) = ElementTree.parse(tmp_path / "audit.xml").getroot()
-    assert (suite.get("failures") != "0") == bool(code)
-    assert "is fresh" in {case.get("name") for case in suite.iter("testcase")}
 
 
 def test_the_file_for_github_actions_is_one() -> None:
