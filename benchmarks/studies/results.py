@@ -79,12 +79,6 @@ STUDIES = [
         "belief_mask.py {data}/imagenet_val --fold held --number 75 --batch 960 --out {out}/unseen-fills.json --methods "
         "belief-mask:preset=thorough,fills=blur+images belief-mask:preset=thorough,fills=gray+images belief-mask:preset=thorough,fills=gray+blur",
     ),
-    Study(
-        "stopping",
-        "belief-masks.md",
-        "belief_mask.py {data}/imagenet_val --fold tune --number 50 --batch 960 --out {out}/stopping.json --methods "
-        "belief-mask:preset=thorough belief-mask:preset=thorough,tolerance=0.05 belief-mask:preset=thorough,tolerance=0.02",
-    ),
     Study("belief-mask-alone", "speed.md", "imagenette --rows belief-mask", alone=True),
     Study("learned-mask-alone", "speed.md", "imagenette --rows Ours", alone=True),
     Study(

@@ -30,7 +30,6 @@ from proofmap.methods.masks.belief import BeliefMask
 from proofmap.methods.masks.belief_problem import (
     BeliefProblem,
     ClosingFit,
-    CurveProblem,
     least_change,
     pushes,
     revealed,
@@ -323,18 +322,6 @@ def test_curves_reach_f_and_stay_where_areas_match_by_cancellation() -> None:
     assert shape["curve"].mean() < 0.5 * shape["f"].mean() and shape["curve"].amax() < 0.5 * shape["f"].amax()
 
 
-def test_with_a_curve_as_target_a_pair_stops_once_every_tenth_is_near() -> None:
-    s = BeliefMask(fills=("gray",), target="curve", tolerance=0.1)
-    problem, slots = seated(bound(s, net()), pixels(1, SIZE), torch.tensor([0]))
-    slots["f"], slots["step"] = torch.tensor([0.4]), torch.tensor([30])
-    slots["curve"] = torch.full((1, 1, 10), 0.42)
-    assert isinstance(problem, CurveProblem) and problem.settled(slots) is not None
-    assert bool(problem.settled(slots).all())  # type: ignore[union-attr]
-    for odd in (0.46, 0.34, torch.nan):
-        slots["curve"][0, 0, 7] = odd
-        assert not bool(problem.settled(slots).any())  # type: ignore[union-attr]
-
-
 def test_the_bounds_enclose_f_and_every_other_map() -> None:
     f, images = net(), pixels(2, SIZE)
     labels = f.top(images, 2)
@@ -351,19 +338,6 @@ def test_the_bounds_enclose_f_and_every_other_map() -> None:
     for maps in (GradCAM()(f, images, labels), normal(2, 2, *SIZE, seed=3)):
         found = ratios(f, images, maps, labels)
         assert bool((weak < found).all()) and bool((found < strong).all())
-
-
-def test_a_pair_that_matches_stops_early_and_still_matches() -> None:
-    f, images = net(), pixels(3, SIZE)
-    labels = f.top(images, 2)
-    s = BeliefMask(passes=600, fills=("gray", "blur"), grid=16, tolerance=0.05, smoothness=0.0)
-    steps: dict[tuple[int, int], int] = {}
-    ready = bound(s, f).watched(
-        lambda image, label, now: steps.__setitem__((image, label), now.step), every=1
-    )
-    maps = ready(images, labels)
-    assert min(steps.values()) < s.steps and all(step >= 20 for step in steps.values())
-    assert ratios(f, images, maps, labels).log().abs().mean() < 0.1
 
 
 def test_smoothness_makes_smoother_maps() -> None:
@@ -498,23 +472,6 @@ def test_labels_that_are_far_from_f_or_sure_learn_to_the_end() -> None:
     certain = Classifier(sharp, size=SIZE, mean=MEAN, std=STD, batch_size=64)
     _, slots = seated(bound(BeliefMask(passes=48, fills=("gray", "blur"), grid=8), certain), images, labels)
     assert slots["sure"].min() == 1 and slots["opens"].tolist() == [24, 24, 24]
-
-
-def test_near_pairs_are_fitted_at_once_and_those_without_a_fit_leave() -> None:
-    s = BeliefMask(passes=120, fills=("gray", "blur"), grid=8, tolerance=0.1)  # 60 steps, a fit of 30
-    problem, slots = seated(bound(s, net()), pixels(3, SIZE), torch.tensor([0, 0, 0]))
-    slots["opens"][2] = 60  # not fitted
-    slots["curve"] = (slots["f"][:, None, None] * torch.tensor([1.0, 1.3, 1.0])[:, None, None]).repeat(
-        1, 2, 5
-    )
-    slots["step"].fill_(19)
-    problem.open(slots)
-    assert slots["opens"].tolist() == [30, 30, 60] and problem.settled(slots).tolist() == [False] * 3  # type: ignore[union-attr]
-    slots["step"].fill_(20)
-    problem.open(slots)
-    assert slots["opens"].tolist() == [20, 30, 60] and problem.settled(slots).tolist() == [False, False, True]  # type: ignore[union-attr]
-    slots["step"].fill_(50)
-    assert problem.settled(slots).tolist() == [True, False, True]  # type: ignore[union-attr]
 
 
 def test_the_closing_fit_brings_areas_nearer_to_f(monkeypatch: pytest.MonkeyPatch) -> None:

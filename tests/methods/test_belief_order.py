@@ -6,7 +6,6 @@ import math
 from itertools import permutations
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -23,10 +22,8 @@ from proofmap.methods.perturbation.belief_order import (
     OrderSearch,
     _deviation,
     best_orders,
-    effects,
     interpolant,
     misfit,
-    patches,
     rounded,
     subsets,
 )
@@ -208,59 +205,6 @@ def test_the_misfit_by_hand() -> None:
     found = misfit(values, interpolant(torch.tensor([0, 1, 2])), f, 0.5).item()
     assert found == pytest.approx(abs(math.log(0.3005 / 0.4005)) + 0.5 * (0.2 / 0.4005) / 2)
     assert subsets(2).tolist() == [[False, False], [True, False], [False, True], [True, True]]
-
-
-# ---- many superpixels: patches -------------------------------------------------------------------------------
-
-
-def places(regions: int, seed: int = 0) -> Tensor:
-    return torch.rand(1, regions, 2, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * 50
-
-
-def test_patches_are_regions_that_lie_together_and_depend_on_their_image_alone() -> None:
-    centres = torch.cat([places(40), places(40, seed=1)])
-    shown = patches(centres, 3)
-    assert shown.shape == (2, 120, 40) and torch.equal(patches(centres[1:], 3), shown[1:])
-    sizes = shown.sum(dim=2)
-    assert sizes.min() == 4 and sizes.max() == 36 and sizes.float().std() > 8, "from a tenth to nine tenths"
-    assert shown.any(dim=1).all() and (~shown).any(dim=1).all()
-    distances = torch.cdist(centres, centres)
-    small = shown.double() * (sizes < 12)[..., None]  # (N, S, K)
-    pairs = torch.einsum("nsr,nsq->nrq", small, small) * (1 - torch.eye(40))
-    assert (pairs * distances).sum() / pairs.sum() < 0.8 * distances.sum() / (2 * 40 * 39)
-
-
-def test_what_a_region_adds_is_the_penalised_least_squares() -> None:
-    """Against a plain list of equations: one for each set, each region, and each pair of regions."""
-    centres, regions = places(9), 9
-    shown = patches(centres, 3)
-    f = (shown.double() @ torch.linspace(-2, 2, regions, dtype=torch.float64) - 1).sigmoid()
-    usual = ((centres.amax(1) - centres.amin(1)).prod() / regions).sqrt()
-    rows = [[1.0, *set_.tolist()] for set_ in shown[0].double()]
-    wanted = f[0].logit().tolist()
-    for r in range(regions):
-        rows.append([0.0, *(3**0.5 * float(k == r) for k in range(regions))])
-        for q in range(r):
-            near = (-0.5 * ((centres[0, r] - centres[0, q]).norm() / usual) ** 2).exp().item()
-            rows.append([0.0, *((3 * near) ** 0.5 * (float(k == r) - float(k == q)) for k in range(regions))])
-    wanted += [0.0] * (len(rows) - len(wanted))
-    expected = np.linalg.lstsq(np.array(rows), np.array(wanted), rcond=None)[0][1:]
-    np.testing.assert_allclose(effects(shown, f, centres)[0], expected, atol=1e-8)
-
-
-def test_many_superpixels_are_searched_from_patches_within_the_budget() -> None:
-    f, tally = counted_classifier(size=12)
-    f.frozen()
-    method = BeliefOrder(regions=36, superpixels="grid", budget=300, patches=3, tolerance=0.0, patience=1000)
-    ready = bound(method, f)
-    tally.reset()
-    ready(pixels(1, 12), torch.tensor([[0, 1]]))
-    most = ready.cost(2).forward  # type: ignore[union-attr]
-    assert 4 * 36 + 2 < tally.images <= most == 146 + 2 * (300 - 146)
-    with pytest.raises(InputError, match="at least 218 passes for 36 regions, budget is 200"):
-        BeliefOrder(regions=36, superpixels="grid", patches=3, budget=200)(
-            f, pixels(1, 12), torch.tensor([[0]])
-        )
 
 
 def test_a_search_that_persists_goes_on_from_where_predictions_end_and_never_ends_worse() -> None:

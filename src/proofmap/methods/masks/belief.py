@@ -100,11 +100,6 @@ class BeliefMask(WholeNet, MaskMethod):
         "f: the area under the insertion curve must equal f, the net's probability; curve: every point of the curve must; strongest and "
         "weakest: as large or small an area as possible",
     )
-    tolerance: float = setting(
-        0.0,
-        "largest |log area - log f| at which learning may end early, with f the net's probability; 0: use all passes",
-        least=0,
-    )
     pull: float = setting(
         0.5,
         "largest weight of the loss that weakens a proof that is too strong; 2 suits nets whose probability jumps from 0 to 1 within a "

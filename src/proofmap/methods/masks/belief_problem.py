@@ -345,7 +345,6 @@ _SPREAD = 2.0
 """Standard deviation of the first weights."""
 _UNMOVED = 1e-6
 """Relative change of f that is due to rounding. If f changes no more than this, the net ignores its input."""
-_LEAST_STEPS = 20
 _POINT_GAIN, _POINT_FORCE = 8.0, 2.0
 """With ``target=curve``: the factor of the error in c_k, and the largest size of c_k."""
 _OVERSHOOT = 1.5
@@ -423,8 +422,6 @@ class BeliefProblem(CompositeProblem):
             errors.mean(dim=1) > FAR
         )  # keeps learning, at the rate of a pair without a fit
         opens.masked_fill_(too_far, self.steps)
-        if self.settings.tolerance > 0:
-            opens.copy_(now.where(self.near(slots) & (now < opens) & (opens < self.steps), opens))
 
     def finished(self, slots: Slots) -> Tensor:
         """The masks ``(P, 1, *positions)``. A mask is 0 everywhere if f does not depend on what is shown, because there is nothing to
@@ -533,17 +530,6 @@ class BeliefProblem(CompositeProblem):
         """y ``(P,)``: the factor of the smoothing weight."""
         return yielding(self.errors(slots).abs().mean(dim=1))
 
-    def settled(self, slots: Slots) -> Tensor | None:
-        if not self.matches_f or not self.settings.tolerance > 0:
-            return None
-        unfitted = slots["opens"] == self.steps
-        return (slots["step"] >= slots["opens"] + self.fit.length) | (unfitted & self.near(slots))
-
-    def near(self, slots: Slots) -> Tensor:
-        """Boolean mask ``(P,)`` of the pairs whose areas are all within the tolerance."""
-        near = self.errors(slots).abs().amax(dim=1) <= self.settings.tolerance
-        return near & (slots["step"] >= _LEAST_STEPS)
-
 
 class CurveProblem(BeliefProblem):
     """Like :class:`BeliefProblem`, for ``target=curve``: every point of every curve is moved towards f, instead of the area.
@@ -588,7 +574,3 @@ class CurveProblem(BeliefProblem):
     def yielding(self, slots: Slots) -> Tensor:
         far = self.point_errors(slots).clamp_max(2.0).nanmean(dim=1).nan_to_num(2.0)
         return yielding(far, slack=_SLACK_OF_POINTS)
-
-    def near(self, slots: Slots) -> Tensor:
-        near = self.point_errors(slots).nan_to_num(torch.inf).amax(dim=1) <= self.settings.tolerance
-        return near & (slots["step"] >= _LEAST_STEPS)

@@ -12,13 +12,7 @@ The area A of the curve is the mean of the linearly interpolated curve over s = 
 The first term is zero if the area equals f: the proof is then complete and sound. The second term is small if the curve reaches f early
 and stays there. e is half of the paper's floor for soundness; differences between smaller probabilities hardly count.
 
-A search starts from an estimate of how much each region adds to the log-odds of the label. Either each region is shown alone, or random
-sets of neighbouring regions (:func:`patches`) are shown, and :func:`effects` fits a linear model whose weights change little from a region
-to its neighbours:
-
-    w = argmin  sum over sets S of (logit F(S) - c - sum over r in S of w_r)^2  +  ridge |w|^2  +  smooth * sum over r, q of k(r, q) (w_r - w_q)^2 / 2,
-
-where k(r, q) = exp(-d^2 / (2 s^2)) decreases with the distance d of two regions, and s is the typical distance of neighbouring regions.
+A search starts from an estimate of how much each region adds to the log-odds of the label: each region is shown alone.
 """
 
 from __future__ import annotations
@@ -52,13 +46,6 @@ _MOST_EXACT = 8
 """Largest number of regions for which all orders are compared: 8 regions have 40,320 orders."""
 _VALUES = 2**22
 """Maximum number of predicted values in memory at once."""
-_PATCH = 2.0
-"""Correlation length of the random field that patches are cut from, in typical distances of neighbouring regions."""
-_SHOWN = (0.1, 0.9)
-"""Smallest and largest share of the regions in a patch."""
-_GOLDEN = 0.618033988749895
-"""Multiples of the golden ratio, modulo 1, are spread evenly for any number of them."""
-_RIDGE, _SMOOTH = 3.0, 3.0
 _LEARNED = 0.5
 """Share of a prediction error by which the contributions of the moved regions are corrected."""
 
@@ -134,55 +121,10 @@ def _first_least(values: Tensor) -> Tensor:
 # ---- the first scan: what each region adds -------------------------------------------------------------------------
 
 
-def _scanned(regions: int, images: int, centres: Tensor | None, each: int) -> Tensor:
-    """The sets of regions ``(N, S, K)`` that the first scan shows: nothing, everything without each region, each region alone, everything. If
-    the centres of regions ``(N, K, D)`` are given, ``each`` patches for each region take the place of single regions.
-    """
+def _scanned(regions: int) -> Tensor:
+    """The sets of regions ``(S, K)`` that the first scan shows: nothing, everything without each region, each region alone, everything."""
     nothing, alone = torch.zeros(1, regions, dtype=torch.bool), torch.eye(regions, dtype=torch.bool)
-    few = alone.expand(images, -1, -1) if centres is None else patches(centres, each)
-    without, everything = (sets.expand(images, -1, -1) for sets in (torch.cat([nothing, ~alone]), ~nothing))
-    return torch.cat([without, few, everything], dim=1)
-
-
-def _nearness(centres: Tensor, span: float) -> Tensor:
-    """exp(-d^2 / (2 span^2)) ``(..., K, K)`` for the distances d between centres ``(..., K, D)``. The unit of d and ``span`` is the typical
-    distance of neighbouring regions: the side of a square (for D = 2) with the area of one region.
-    """
-    extent = centres.amax(dim=-2) - centres.amin(dim=-2)
-    usual = (extent.prod(dim=-1) / centres.shape[-2]).clamp_min(1e-12) ** (1 / centres.shape[-1])
-    distance = torch.cdist(centres, centres) / usual[..., None, None]
-    return (-0.5 * (distance / span).square()).exp()
-
-
-def patches(centres: Tensor, each: int) -> Tensor:
-    """Random sets of neighbouring regions ``(N, each * K, K)``, given the centres of the regions ``(N, K, D)``. Each set has the regions at
-    which a smooth random field is largest.
-
-    The random numbers are the same for all images and seeds, so that the sets of an image do not depend on its batch.
-    """
-    regions = centres.shape[1]
-    near = _nearness(centres.double().cpu(), _PATCH) + 1e-3 * torch.eye(regions, dtype=torch.float64)
-    count = each * regions
-    draws = torch.randn(count, regions, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    field: Tensor = draws @ torch.linalg.cholesky(near).mT  # (N, S, K)
-    least, most = _SHOWN
-    shares = least + (most - least) * ((torch.arange(count) * _GOLDEN) % 1)
-    ranks = field.argsort(dim=2, descending=True, stable=True).argsort(dim=2)
-    return ranks < (shares * regions).round().clamp(1, regions - 1)[:, None]
-
-
-def effects(shown: Tensor, values: Tensor, centres: Tensor) -> Tensor:
-    """How much each region adds to the log-odds: the weights w ``(P, K)`` of the regression at the top of this module, fitted to F ``(P, S)``
-    of the sets ``shown`` ``(P, S, K)``.
-    """
-    design = shown.double() - shown.double().mean(dim=1, keepdim=True)
-    odds = values.logit() - values.logit().mean(dim=1, keepdim=True)
-    near = _nearness(centres.double().cpu(), 1.0)
-    roughness = torch.diag_embed(near.sum(dim=2)) - near
-    ridge = _RIDGE * torch.eye(design.shape[2], dtype=torch.float64)
-    gram = design.mT @ design + ridge + _SMOOTH * roughness
-    found: Tensor = torch.linalg.solve(gram, design.mT @ odds[..., None])[..., 0]
-    return found
+    return torch.cat([nothing, ~alone, alone, ~nothing])
 
 
 # ---- more regions: a search ----------------------------------------------------------------------------------------
@@ -201,7 +143,7 @@ class OrderSearch:
 
         (1 - t/K) * (its contribution when shown first)  +  (t/K) * (its contribution when shown last)  +  b_r.
 
-    Shown first means alone, or in patches. Shown last means: everything compared with everything but r. b_r is a correction for region r,
+    Shown first means alone. Shown last means: everything compared with everything but r. b_r is a correction for region r,
     learned from the errors of earlier predictions.
     """
 
@@ -399,7 +341,7 @@ def _moved(regions: int, move: Tensor, low: Tensor, high: Tensor) -> Tensor:
 
 
 _FEW = 32
-"""Up to this number of regions, every step of a curve is measured, and single regions are shown instead of patches."""
+"""Up to this number of regions, every step of a curve is measured."""
 _UNMOVED = 1e-5
 """Relative change of the probability F that is due to rounding. If F changes no more than this, the net ignores what it is shown."""
 
@@ -414,7 +356,7 @@ class BeliefOrder(RegionMethod):
     :mod:`proofmap.methods.perturbation.belief_order` defines how well an order fits, and the search. If there are at most 8 regions, and the
     budget covers all 2^K sets of them, the order is the best of all. Otherwise each label has its own search. It first shows each region
     alone and everything without that region (2 K + 2 sets, which all labels share), and then tries exchanges of regions on measured curves.
-    With ``patches``, random patches take the place of single regions if a picture has more than 32 superpixels. A net with two labels has
+    A net with two labels has
     one search: their probabilities sum to one, so an order that fits the less probable label fits the other too. With a random fill, the
     probability of a set is the mean over ``draws`` backgrounds, which are the same for all sets of an image; each background takes a pass.
     """
@@ -447,11 +389,6 @@ class BeliefOrder(RegionMethod):
         "weight of the curve's distance from f, the net's probability, relative to the error of its area",
         least=0,
     )
-    patches: int = setting(
-        0,
-        "number of random patches for each region, shown instead of single regions if a picture has more than 32 superpixels; 0: none",
-        least=0,
-    )
     tolerance: float = setting(
         0.01,
         "end the search for a label when its curve misfits the net's probability by at most this",
@@ -474,21 +411,17 @@ class BeliefOrder(RegionMethod):
         return regions if regions <= _FEW else self.points
 
     @staticmethod
-    def scan_sets(regions: int, patches: int = 0) -> int:
-        """The number of sets in the first scan. It shows ``patches`` patches for each region, or each region alone if ``patches`` is 0."""
-        return 2 + regions + regions * (patches or 1)
+    def scan_sets(regions: int) -> int:
+        """The number of sets in the first scan."""
+        return 2 + 2 * regions
 
     def least_sets(self, regions: int, *, given: bool = False) -> int:
         """The number of sets that the start of a search shows, with or without a given order."""
         return (2 if given else 3) * (min(self.curve_points(regions), regions) - 1)
 
-    def patches_on(self, inputs: Inputs) -> int:
-        """Number of patches for each region of these inputs."""
-        return self.patches if len(inputs.positions) == 2 and self.count(inputs) > _FEW else 0
-
     def passes(self, inputs: Inputs, labels: int) -> int:
         count = self.count(inputs)
-        most, scan = self.sets_for(count), self.scan_sets(count, self.patches_on(inputs))
+        most, scan = self.sets_for(count), self.scan_sets(count)
         if count == 1:
             return 0
         if _can_be_exact(count, most):
@@ -529,8 +462,7 @@ class BeliefOrder(RegionMethod):
         if count == 1:
             return torch.ones(*net.labels.shape, 1, device=net.images.device)
         exactly = start is None and _can_be_exact(count, most)
-        points, each_patches = self.curve_points(count), self.patches_on(net.inputs)
-        scan = self.scan_sets(count, each_patches)
+        points, scan = self.curve_points(count), self.scan_sets(count)
         least = scan + self.least_sets(count, given=start is not None)
         if not exactly and most < least:
             several = f" and {draws} draws of the fill" if draws > 1 else ""
@@ -538,15 +470,10 @@ class BeliefOrder(RegionMethod):
                 f"belief-order needs at least {draws * least} passes for {count} regions{several}, budget is {self.budget}; "
                 f"give more passes, or fewer {'draws or ' if draws > 1 else ''}regions"
             )
-        images, centres = len(net.images), regions.centres() if each_patches else None
-        shown = (
-            subsets(count).expand(images, -1, -1)
-            if exactly
-            else _scanned(count, images, centres, each_patches)
-        )
+        shown = subsets(count) if exactly else _scanned(count)
         given = shown.to(net.images.device)
-        masks = regions.masks(lambda image, sample: given[image, sample // draws])
-        found = net.samples(shown.shape[1] * draws, masks, progress, draw=lambda sample: sample % draws)
+        masks = regions.masks(lambda image, sample: given[sample // draws])
+        found = net.samples(len(shown) * draws, masks, progress, draw=lambda sample: sample % draws)
         found = found.unflatten(1, (-1, draws)).mean(dim=2)
         problem = _Pairs(net, regions, draws)
         values, sizes = problem.read(found), regions.sizes().cpu()[problem.image]
@@ -554,11 +481,7 @@ class BeliefOrder(RegionMethod):
         if exactly:
             order = best_orders(values, sizes, f, self.steady)
         else:
-            rest = values[:, count + 1 : -1]
-            first = rest.logit() - empty.logit()[:, None]
-            if centres is not None:
-                sets = shown[:, count + 1 : -1]
-                first = effects(sets[problem.image], rest, centres[problem.image])
+            first = values[:, count + 1 : -1].logit() - empty.logit()[:, None]
             with progress.task(self.name, len(f) * (most - scan) * draws) as task:
                 search = OrderSearch(
                     lambda pair, shown: problem.measure(pair, shown, task),

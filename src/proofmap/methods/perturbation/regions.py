@@ -226,15 +226,6 @@ class Regions:
             1, index, torch.ones_like(index)
         )
 
-    def centres(self) -> Tensor:
-        """The mean position ``(N, count, D)`` of each region along D axes, on the CPU; 0 for an empty region."""
-        index = self.index.flatten(1).cpu()
-        sides = [torch.arange(side) for side in self.index.shape[1:]]
-        places = torch.stack(torch.meshgrid(*sides, indexing="ij"), dim=-1).flatten(0, -2)  # (positions, D)
-        sums = torch.zeros(len(index), self.count, len(sides), dtype=torch.long)
-        sums.scatter_add_(1, index[..., None].expand(-1, -1, len(sides)), places.expand(len(index), -1, -1))
-        return sums.double() / self.sizes().cpu().clamp_min(1)[..., None]
-
 
 def cells_of(inputs: Inputs, count: int) -> tuple[int, ...]:
     """The number of cells along each axis of a grid that has about ``count`` cells with equal sides. Every column of a table is a cell.
