@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -25,11 +25,14 @@ from proofmap.data.subjects import ImagesLike, Subjects, as_subjects
 from proofmap.data.truth import Truth
 from proofmap.fills import Fill
 from proofmap.loop import Row, join_rows, judge_blocks, widened
-from proofmap.methods.method import MethodLike, default_method, make_method
+from proofmap.methods.given import Given, GivenMaps, as_given, is_maps
+from proofmap.methods.method import Method, MethodLike, default_method, make_method
+from proofmap.metrics.judged import Judged
 from proofmap.metrics.metric import Metric, make_metric
 from proofmap.metrics.proof_scores import default_metrics
 from proofmap.metrics.scores import Thresholds
 from proofmap.plugins.identity import provenance
+from proofmap.plugins.specs import split_specs
 from proofmap.results.evaluation import Evaluation, Proof, batch_record
 from proofmap.results.records import MethodResult, measured, run_scores
 from proofmap.results.statistics import Score
@@ -40,6 +43,21 @@ from proofmap.study.study import Study
 
 _BLOCK = 32_000_000  # map values held at once
 _MOST_IMAGES = 256  # of a dataset held at once
+_LABELS = "top5+wrong"
+_NO_METHODS = "there are no methods to evaluate; see: proofmap list methods"
+
+Maps = Any
+"""An array of maps, or a mapping of names to arrays; see :func:`proofmap.methods.given.as_given`."""
+Methods = str | MethodLike | Sequence[MethodLike] | Mapping[str, Any]
+"""A method, several, or several with names."""
+Metrics = (
+    str
+    | Metric
+    | Sequence[str | Metric | Callable[[Judged], Tensor]]
+    | Mapping[str, Any]
+    | Callable[[Judged], Tensor]
+)
+"""A metric, several, or several with names."""
 
 
 class Judge:
@@ -56,11 +74,12 @@ class Judge:
 
     def __init__(
         self,
-        classifier: Classifier,
+        net: Classifier,
         *,
-        methods: Sequence[MethodLike],
-        labels: Labels = "top5+wrong",
-        metrics: Sequence[str | Metric] | None = None,
+        methods: Methods | None = None,
+        labels: Labels = _LABELS,
+        target: Labels | None = None,
+        metrics: Metrics | None = None,
         fills: Sequence[str | Fill] = (),
         controls: bool = False,
         keep_maps: int | None = 50,
@@ -69,31 +88,36 @@ class Judge:
         progress: Progress | None = None,
         watch: Watch | None = None,
     ) -> None:
-        as_classifier(classifier)
-        if not methods:
-            raise InputError("there are no methods to evaluate; see: proofmap list methods")
+        if methods is not None and not methods:
+            raise InputError(_NO_METHODS)
         if metrics is not None and not metrics:
             raise InputError("there are no metrics to judge by; leave metrics out for the usual ones")
         if keep_maps is not None and (not isinstance(keep_maps, int) or keep_maps < 0):
             raise InputError(f"keep_maps is a number of images, or None for all, not {keep_maps!r}")
-        self.classifier, self.keep_maps, self.progress, self.watch = classifier, keep_maps, progress, watch
-        self.rule = LabelRule.parse(labels, classifier.names, classifier.inputs.singular)
+        self.classifier, self.keep_maps = as_classifier(net), keep_maps
+        self.progress, self.watch, self.distractors = progress, watch, distractors
+        self.rule = self._rule(_asked(labels, target))
         self.study = Study(
-            methods=[make_method(method) for method in methods],
-            metrics=[make_metric(metric) for metric in metrics or ()],
+            methods=_entries(methods or (), make_method, "method"),
+            metrics=_entries(metrics or (), make_metric, "metric"),
             fills=fills,
             controls=controls,
             seed=seed,
         )
-        self.study.named_methods(), self.study.named_metrics()  # refused now, not at the first image
-        self.distractors = distractors
+        self.study.named_metrics()  # refused now, not at the first image
+        if self.study.methods:
+            self.study.named_methods()
         self.reset()
+
+    def _rule(self, labels: Labels) -> LabelRule:
+        return LabelRule.parse(labels, self.classifier.names, self.classifier.inputs.singular)
 
     def reset(self) -> None:
         """Forget all images and everything that was prepared for the net, so that the net may be trained before the next ``update``."""
         self._seen: list[Subjects] = []
         self._rows: list[Row] = []
         self._count = 0
+        self._read: dict[str, dict[str, str]] = {}  # how given maps were read
         self._first: Tensor | Dataset | None = None
         self.__dict__.pop("opened", None)
 
@@ -120,17 +144,22 @@ class Judge:
     def update(
         self,
         images: ImagesLike,
+        truth: Truth | None = None,
         *,
+        maps: Any = None,
         labels: Labels | None = None,
         names: Sequence[str] | None = None,
-        truth: Truth | None = None,
         boxes: Sequence[Sequence[Box]] = (),
         objects: Sequence[Mapping[int | str, Sequence[Box]]] = (),
     ) -> None:
-        """Judge every method on more images. The arguments are those of :func:`evaluate`; ``labels`` are for these images alone."""
+        """Judge every method on more images. The arguments are those of :func:`evaluate`; ``labels`` and ``maps`` are for these images alone.
+        ``maps`` must have the same names in every update.
+        """
         classifier, inputs = self.classifier, self.classifier.inputs
-        rule = self.rule if labels is None else LabelRule.parse(labels, classifier.names, inputs.singular)
-        size = _BLOCK // (inputs.count * expected_labels(rule, classifier))
+        rule = self.rule if labels is None else self._rule(labels)
+        arrays = self._arrays(maps)
+        given: dict[Method, Given] = {}
+        size, start = _BLOCK // (inputs.count * expected_labels(rule, classifier)), 0
         for subjects in as_subjects(
             images,
             classifier,
@@ -143,20 +172,52 @@ class Judge:
             block_size=max(1, min(size, _MOST_IMAGES)),
             first=self._count,
         ):
-            self._judge(subjects)
+            if not start:
+                count = len(subjects if subjects.source is None else subjects.source)
+                for method, array in arrays.items():
+                    given[method] = as_given(array, method.array, classifier, count, rule)
+                    self._read[method.array] = {"read": given[method].words} if given[method].words else {}
+            self._judge(subjects, given, start)
+            start += len(subjects)
 
-    def _judge(self, subjects: Subjects) -> None:
+    def _arrays(self, maps: Maps | None) -> dict[GivenMaps, Any]:
+        """The given maps, by the methods that stand for them in the study."""
+        named = maps if isinstance(maps, Mapping) else {} if maps is None else {"maps": maps}
+        arrays = {GivenMaps(array=str(name)): array for name, array in named.items()}
+        there = [method for method in self.study.methods if isinstance(method, GivenMaps)]
+        if not self._count:
+            new = [method for method in arrays if method not in there]
+            self.study = replace(self.study, methods=(*self.study.methods, *new))
+            there += new
+        if {*there} != {*arrays}:
+            found, expected = (", ".join(m.array for m in each) or "none" for each in (arrays, there))
+            raise InputError(
+                f"maps has {found}, but the first images came with {expected}; give the same ones in every update"
+            )
+        if not self.study.methods:
+            raise InputError(_NO_METHODS)
+        self.study.named_methods()
+        return arrays
+
+    def _judge(self, subjects: Subjects, given: Mapping[Method, Given], start: int) -> None:
+        """Judge images whose first one has the number ``start`` in this update."""
         before, count = self._count, len(subjects)
         if self._first is None:
             self._first = subjects.images if subjects.source is None else subjects.source
         opened = self.opened
         kept = count if self.keep_maps is None else max(0, min(self.keep_maps - before, count))
         size = max(1, _BLOCK // (self.classifier.inputs.count * subjects.labels.shape[1]))
+
+        def block(first: int) -> Subjects:
+            some = subjects[first : first + size]
+            numbers = range(start + first, start + first + len(some))
+            return replace(some, maps={m: maps.read(numbers, some.labels) for m, maps in given.items()})
+
         rows = judge_blocks(
             opened.session,
             opened.methods,
             opened.metrics,
-            (subjects[start : start + size] for start in range(0, count, size)),
+            map(block, range(0, count, size)),
             keep_maps=kept,
             progress=self.progress,
             watch=self.watch,
@@ -207,7 +268,11 @@ class Judge:
                     pairs=block.pairs,
                     maps=block.maps,
                     insertion=block.insertion,
-                    settings={**method.record(opened.session), **provenance(method)},
+                    settings={
+                        **method.record(opened.session),
+                        **provenance(method),
+                        **self._read.get(name, {}),
+                    },
                     label_free=method.label_free,
                     signed=method.signed,
                     image_names=image_names,
@@ -231,13 +296,36 @@ class Judge:
         )
 
 
+def _asked(labels: Labels, target: Labels | None) -> Labels:
+    """The labels that are asked for; ``target`` is another name for them."""
+    if target is None:
+        return labels
+    if labels is not _LABELS:
+        raise InputError("labels and target are two names for one thing; give one of them")
+    return target
+
+
+def _entries(given: Any, make: Callable[[Any], Any], noun: str) -> list[Any]:
+    """Methods or metrics as a study takes them: made from their specs, with the names that a mapping gives them."""
+    if isinstance(given, Mapping):
+        return [
+            each if isinstance(each, GivenMaps) else {noun: make(each), "name": str(name)}
+            for name, each in given.items()
+        ]
+    several = split_specs(given, noun) if isinstance(given, str) else given
+    several = several if isinstance(several, Sequence) else [several]
+    return [each if isinstance(each, Mapping) else make(each) for each in several]
+
+
 def evaluate(
-    classifier: Classifier,
+    net: Classifier,
     images: ImagesLike,
     *,
-    methods: Sequence[MethodLike],
-    labels: Labels = "top5+wrong",
-    metrics: Sequence[str | Metric] | None = None,
+    methods: Methods | None = None,
+    maps: Maps | None = None,
+    labels: Labels = _LABELS,
+    target: Labels | None = None,
+    metrics: Metrics | None = None,
     names: Sequence[str] | None = None,
     truth: Truth | None = None,
     boxes: Sequence[Sequence[Box]] = (),
@@ -256,12 +344,16 @@ def evaluate(
     Args:
         images: images in memory, a dataset, or a ``DataLoader`` or other iterable of batches. Of a dataset or iterable, one block of images
             is in memory at a time: see :func:`proofmap.data.subjects.as_dataset`.
-        methods: names, specs such as ``"learned-mask:tv=0.1"``, Method instances, or functions.
+        methods: a method or a list of methods: names, specs such as ``"learned-mask:tv=0.1"``, Method instances, or functions. A dictionary
+            gives them names, which stand in tables; its values may also be arrays, as in ``maps``.
+        maps: maps that exist already: an array, or a dictionary of arrays by name. See :func:`proofmap.methods.given.as_given` for their shapes.
         labels: a rule such as ``"all"``, ``"top5"``, ``"p>=0.01"`` or ``"top5+wrong"``, which adds two labels that the net does not believe,
             drawn by the seed; ``"true"`` for the true labels of each image, from ``truth``; a label or a list of labels, by name or index,
             for every image; a list of lists, or a tensor or array ``(N,)`` or ``(N, L)``, with the labels of each image. See
             :meth:`proofmap.core.labels.LabelRule.parse`.
-        metrics: names, specs or Metric instances; :func:`default_metrics` by default.
+        target: another name for ``labels``.
+        metrics: a metric, a list of metrics, or a dictionary that gives them names: names, specs, Metric instances, or functions of a
+            :class:`~proofmap.metrics.Judged` that return ``(N,)`` or ``(N, L)`` values; :func:`default_metrics` by default.
         names: one name per image, for tables and files; by default the ``file_names`` of images that :func:`load_images` read.
         truth: the true label of each image, or a list of its true labels, by name or index, for metrics that ask for it and for
             ``labels="true"``; None, -1 or -100 where not known. An array or data frame with a column of 0 and 1 for each output is also
@@ -275,10 +367,16 @@ def evaluate(
         keep_maps: the number of images, from the first on, whose pixels and maps are kept for pictures; None for all images.
         watch: callback that receives the masks of methods that learn them, after every step: ``watch(image, label, snapshot)``.
     """
+    named = dict(methods) if isinstance(methods, Mapping) else {}
+    arrays = {name: array for name, array in named.items() if is_maps(array)}
+    if arrays:
+        methods = {**named, **{name: GivenMaps(array=str(name)) for name in arrays}}
+        maps = {**arrays, **(maps if isinstance(maps, Mapping) else {} if maps is None else {"maps": maps})}
     judge = Judge(
-        classifier,
+        net,
         methods=methods,
         labels=labels,
+        target=target,
         metrics=metrics,
         fills=fills,
         controls=controls,
@@ -287,7 +385,7 @@ def evaluate(
         progress=progress,
         watch=watch,
     )
-    judge.update(images, names=names, truth=truth, boxes=boxes, objects=objects)
+    judge.update(images, truth, maps=maps, names=names, boxes=boxes, objects=objects)
     return judge.compute()
 
 
@@ -299,11 +397,12 @@ def proof_metrics(
 
 
 def explain(
-    classifier: Classifier,
+    net: Classifier,
     images: ImagesLike,
     *,
     labels: Labels = "top5",
-    method: MethodLike | Sequence[MethodLike] | None = None,
+    target: Labels | None = None,
+    method: Methods | None = None,
     thresholds: str | tuple[float, float] | Thresholds = "paper",
     curve: str | Mapping[str, Any] = "paper",
     names: Sequence[str] | None = None,
@@ -317,14 +416,12 @@ def explain(
     the table. A list of methods compares them on the same images and labels: each method has a row of pictures, and ``proof[name]`` is the
     proof of one method.
     """
-    method = default_method(as_classifier(classifier)) if method is None else method
-    several = isinstance(method, Sequence) and not isinstance(method, str)
     return Proof(
         evaluate(
-            classifier,
+            net,
             images,
-            methods=list(method) if several else [method],  # type: ignore[arg-type,list-item]
-            labels=labels,
+            methods=default_method(as_classifier(net)) if method is None else method,
+            labels=labels if target is None else target,
             metrics=proof_metrics(thresholds, curve),
             names=names,
             truth=truth,

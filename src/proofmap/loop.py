@@ -57,7 +57,6 @@ def judge_blocks(
     metrics: Mapping[str, Metric],
     blocks: Iterable[Subjects],
     *,
-    maps: Tensor | None = None,
     keep_maps: int = 0,
     curves: bool = True,
     skip_failures: bool = False,
@@ -73,7 +72,6 @@ def judge_blocks(
     ignore labels which were chosen for each image.
 
     Args:
-        maps: the method's maps of the only block, if they exist already; metrics may still run the method on other images.
         keep_maps: the number of images, from the first on, whose maps are kept.
         curves: whether to return the insertion curves; if not, that game is played only if a metric needs it.
         skip_failures: if a block fails, judge its halves by themselves, and so on down to the image that fails. There are then several
@@ -84,12 +82,12 @@ def judge_blocks(
     for block in blocks:
         if not skip_failures:  # before hours of work
             for method in methods.values():
-                _check(session, method, metrics, block, made=maps is not None)
+                _check(session, method, metrics, block)
         for name, method in methods.items():
             began = time.monotonic()
             session.progress = progress or Progress()
             session.watch = None if watch is None else _shifted(watch, number + first)
-            one = _Block(session, name, method, metrics, maps, keep_maps - first, curves)
+            one = _Block(session, name, method, metrics, keep_maps - first, curves)
             try:
                 rows = one.rows(block) if skip_failures else [one.judge(block, range(len(block)))]
                 session.look(block.images, block.labels, game).check(f"while {name} was judged")
@@ -98,7 +96,7 @@ def judge_blocks(
                     raise
                 rows = [Row(name, tuple(range(len(block))), failure=reason_of(error))]
             finally:
-                session.progress, session.watch = Progress(), None
+                session.progress, session.watch, session.made = Progress(), None, {}
             seconds = time.monotonic() - began
             yield from (replace(row, seconds=seconds / len(rows)) for row in rows)
         first += len(block)
@@ -117,7 +115,6 @@ class _Block:
     name: str
     method: Method
     metrics: Mapping[str, Metric]
-    maps: Tensor | None
     keep_maps: int
     curves: bool
 
@@ -125,7 +122,7 @@ class _Block:
         """The rows of a block, in which images that fail are skipped."""
         net = self.session.net
         batches = net.batches[0].size, net.batches[1].size
-        _check(self.session, self.method, self.metrics, block, made=self.maps is not None)
+        _check(self.session, self.method, self.metrics, block)
 
         def halves(places: range) -> list[Row]:
             try:
@@ -143,21 +140,18 @@ class _Block:
 
     def judge(self, block: Subjects, places: range) -> Row:
         """The row of the images with these indices in the block."""
-        some = slice(places.start, places.stop)
-        maps = None if self.maps is None else self.maps[some]
-        session, keep = self.session, max(0, min(self.keep_maps - places.start, len(places)))
-        found = _judge(session, self.method, block[some], self.metrics, maps, keep, self.curves)
+        some = block[places.start : places.stop]
+        keep = max(0, min(self.keep_maps - places.start, len(places)))
+        found = _judge(self.session, self.method, some, self.metrics, keep, self.curves)
         return replace(found, method=self.name, places=tuple(places))
 
 
-def _check(
-    session: Session, method: Method, metrics: Mapping[str, Metric], block: Subjects, *, made: bool
-) -> None:
+def _check(session: Session, method: Method, metrics: Mapping[str, Metric], block: Subjects) -> None:
     """Refuse a net whose outputs for masked images depend on the batch, and a function of the user that ignores its labels, if a rule
-    chose them for each image and the maps are not ``made`` yet. Both are found out at the first block.
+    chose them for each image and the maps do not exist yet. Both are found out at the first block.
     """
     session.look(block.images, block.labels, _masking_game(metrics))
-    rule = None if made else block.rule
+    rule = None if method in block.maps else block.rule
     chosen = rule is not None and rule.kind in ("top", "probable", "true")
     if not chosen or method.label_free or not bool((block.labels[:, 1:] != NO_LABEL).any()):
         return
@@ -186,7 +180,6 @@ def _judge(
     method: Method,
     subjects: Subjects,
     metrics: Mapping[str, Metric],
-    maps: Tensor | None,
     keep_maps: int,
     curves: bool,
 ) -> Row:
@@ -203,17 +196,15 @@ def _judge(
         def at_length(n: int, own: Tensor, progress: Progress) -> Row:
             near[n].progress, near[n].watch = progress, session.watch_at(own.tolist())
             some = subjects[own.tolist()]
-            some = replace(some, images=session.inputs.cut(some.images, n))
-            made = None if maps is None else maps[own.to(maps.device)][..., :n]
-            return _judge(near[n], method, some, metrics, made, int((own < keep_maps).sum()), curves)
+            cut = {method: maps[..., :n] for method, maps in some.maps.items()}
+            some = replace(some, images=session.inputs.cut(some.images, n), maps=cut)
+            return _judge(near[n], method, some, metrics, int((own < keep_maps).sum()), curves)
 
         labels = subjects.labels.shape[1]
         parts = each_length(session.net, groups, at_length, labels=labels, progress=session.progress)
         return _join_lengths(parts, [own.cpu() for _, own in groups], session.inputs.positions)
-    if maps is None:
-        maps = session.shared_maps(method, subjects.images, subjects.labels)
-    else:
-        maps = session.spread(method, maps, subjects.labels)
+    session.made = subjects.maps
+    maps = session.shared_maps(method, subjects.images, subjects.labels)
     judged = Judged(
         session,
         subjects.images,

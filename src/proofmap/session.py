@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 
@@ -95,6 +95,8 @@ class Session:
         """The net's outputs before the work started; kept when the net changes, so that the change is found out."""
         self.batch_difference: float | None = None
         """How much f of a masked image differs between batches; None before it was looked at."""
+        self.made: Mapping[Method, Tensor] = {}
+        """Maps that exist already of the block of images that is judged."""
         self._images = _RandomImages(distractors)
         self._begin()
 
@@ -112,7 +114,7 @@ class Session:
     def _relative(self, net: Classifier, **changes: Any) -> Session:
         """A session with the same random images and seed that has found nothing yet."""
         other = copy.copy(self)
-        other.net = net
+        other.net, other.made = net, {}
         for name, value in changes.items():
             setattr(other, name, value)
         other._begin()
@@ -179,7 +181,7 @@ class Session:
     def like(self, **changes: Any) -> Session:
         """The same session with other attributes, such as another ``seed`` or ``progress``. What was found for the net is shared."""
         other = copy.copy(self)
-        other._lengths, other._judging, other._block, other._block_maps = {}, None, None, {}
+        other._lengths, other._judging, other._block, other._block_maps, other.made = {}, None, None, {}, {}
         for name, value in changes.items():
             setattr(other, name, value)
         return other
@@ -253,6 +255,8 @@ class Session:
 
     def shared_maps(self, method: Method, images: Tensor, labels: Tensor) -> Tensor:
         """The maps by which a method is judged. They are kept for this block of images if other methods change them."""
+        if method in self.made:
+            return self.spread(method, self.made[method], labels)
         if method not in self.shared:
             return self.maps(method, images, labels)
         self.refresh()

@@ -42,11 +42,11 @@ def table_width() -> int | None:
 
 
 def print_as(result: Any, format: str) -> None:
-    """Print a result on stdout in one of the formats that the result supports: table, md, csv or json."""
+    """Print a result on stdout in one of the formats that the result supports: table, md, csv, json or latex."""
     text = (
         result.table(table_width())
         if format == "table"
-        else getattr(result, "markdown" if format == "md" else format)()
+        else getattr(result, {"md": "markdown", "latex": "to_latex"}.get(format, format))()
     )
     print_result(text.rstrip("\n"))
 

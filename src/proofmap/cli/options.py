@@ -124,7 +124,7 @@ THRESHOLDS = typer.Option(
     help="Thresholds of the scores: paper, restricted, appendix, released, or two numbers E1,E2."
 )
 CURVE = typer.Option(help="How curves are drawn: paper, released, rise, restricted, road.")
-FORMAT = choice_option(("table", "md", "csv", "json"), "Format of the result on stdout")
+FORMAT = choice_option(("table", "md", "csv", "json", "latex"), "Format of the result on stdout")
 QUIET = typer.Option("--quiet", "-q", help="Show no progress.")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -42,6 +42,7 @@ class Subjects:
         names: one distinct name per image.
         f: f(x, a) of the labels ``(N, L)``; NaN where a row has no label.
         source: the dataset that the images are a block of; None for images in memory.
+        maps: maps that exist already: for a method, ``(N, L, *positions)``, or ``(N, 1, *positions)`` if its maps ignore the label.
     """
 
     images: Tensor
@@ -53,6 +54,7 @@ class Subjects:
     names: Sequence[str] = ()
     f: Tensor | None = None
     source: Dataset | None = None
+    maps: Mapping[Any, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if len(self.boxes) or not len(self.objects):
@@ -79,6 +81,7 @@ class Subjects:
             objects=[self.objects[i] for i in which] if len(self.objects) else (),
             names=[self.names[i] for i in which] if len(self.names) else (),
             f=None if self.f is None else self.f[places],
+            maps={method: maps[places] for method, maps in self.maps.items()},
         )
 
 

@@ -21,6 +21,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.core.ranking import center_distance
 from proofmap.core.tensors import private_copy
+from proofmap.methods.given import GivenMaps
 from proofmap.methods.method import METHODS, Cost, Method
 from proofmap.plugins.settings import required, setting
 from proofmap.session import Session
@@ -342,6 +343,6 @@ def control_rows(methods: Sequence[Method], inputs: Inputs) -> list[Method]:
             continue
         if inputs.has_neighbours:
             wanted.append(Blurred(of=method))
-        if not method.label_free:
+        if not method.label_free and not isinstance(method, GivenMaps):
             wanted.append(TopLabel(of=method))
     return [control for control in dict.fromkeys(wanted) if control not in methods]

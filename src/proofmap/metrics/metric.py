@@ -7,10 +7,11 @@ from values per (image, label) pair. Other metrics have values per run, computed
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -20,8 +21,8 @@ from proofmap.core.registry import Registry
 from proofmap.methods.method import Cost
 from proofmap.metrics.games import Game
 from proofmap.metrics.judged import Judged
-from proofmap.plugins.identity import provenance
-from proofmap.plugins.settings import Plugin
+from proofmap.plugins.identity import identity, provenance
+from proofmap.plugins.settings import Plugin, required
 from proofmap.plugins.specs import make_plugin
 from proofmap.session import Session
 
@@ -191,6 +192,37 @@ class RunValue:
     n: int
 
 
+class FunctionMetric(Metric):
+    """Any function of a :class:`Judged` that returns values per image ``(N,)`` or per label ``(N, L)`` as a metric. Higher is better, unless the
+    function has an attribute ``higher_is_better`` that says otherwise. The value of an image with values per label is that of its first label.
+    """
+
+    description = "a function of yours"
+    function: Callable[[Judged], Any] = required("function of what was judged")
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        name = str(getattr(self.function, "__name__", type(self.function).__name__))
+        return "metric" if name == "<lambda>" else name
+
+    @property
+    def higher_is_better(self) -> bool:  # type: ignore[override]
+        return bool(getattr(self.function, "higher_is_better", True))
+
+    def measure(self, judged: Judged) -> tuple[Tensor, Tensor | None]:
+        found = self.function(judged.copy())
+        found = torch.from_numpy(found) if isinstance(found, np.ndarray) else found
+        if not isinstance(found, Tensor) or found.ndim != 2:
+            return self._checked_values(found, "the function", judged), None
+        pairs = self._checked(
+            found, "the function", tuple(judged.labels.shape), "one value per label", judged
+        )
+        return pairs[:, 0], pairs
+
+    def settings(self) -> dict[str, object]:
+        return {"code": identity(self.function)}
+
+
 class RunMetric(Metric):
     """The settings of a metric of a whole run: agreement, reliability, anything that needs all methods at once."""
 
@@ -218,7 +250,13 @@ def make_metric(spec: Any, defaults: Mapping[str, Any] | None = None) -> Metric:
     >>> make_metric("soundness:thresholds=released,curve=rise,points=16").settings()["points"]
     16
     """
-    return make_plugin(METRICS, Metric, spec, defaults=defaults)
+    return make_plugin(
+        METRICS,
+        Metric,
+        spec,
+        defaults=defaults,
+        adopt=lambda thing: FunctionMetric(function=thing) if callable(thing) else None,
+    )
 
 
 def split_metrics(metrics: Mapping[str, Metric]) -> tuple[dict[str, Metric], dict[str, RunMetric]]:

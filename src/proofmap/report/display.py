@@ -32,6 +32,7 @@ from proofmap.results.proof_shape import position_records
 from proofmap.results.records import MethodResult
 from proofmap.results.score_tables import (  # noqa: F401 results print themselves through this module
     dataframe,
+    latex,
     proof_table,
     score_table,
 )

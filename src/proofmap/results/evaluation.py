@@ -179,6 +179,10 @@ class Evaluation(HoldsArrays, tensors=["images", "labels", "f"]):
         ``per_label``."""
         return display().dataframe(self, table)
 
+    def to_latex(self, *, caption: str | None = None, label: str = "tab:scores") -> str:
+        """The scores as a LaTeX table (package booktabs). ``caption`` is LaTeX code; by default the notes of the table."""
+        return display().latex(self, caption=caption, label=label)
+
     def to_dict(self) -> dict[str, float]:
         """The scores by plain names: ``grad-cam/soundness``, and its 95 % interval as ``grad-cam/soundness/low`` and
         ``grad-cam/soundness/high``. Scores of the run as a whole are named ``SCORE/SUBJECT``."""

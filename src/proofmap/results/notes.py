@@ -64,6 +64,7 @@ def setting_notes(evaluation: Evaluation) -> list[str]:
         f"{curve['points']} points, rule {curve['rule']}, ties {curve['ties']}; "
         f"numerical error of an AUC: about {max(error, 0.001):.3f} or less (estimated by leaving out every second point)",
         *_coverage_notes(evaluation),
+        *(f"{r.name}: maps {r.settings['read']}" for r in evaluation.results if "read" in r.settings),
         *(f"{s.name}: {s.settings['searched']}" for s in scores if "searched" in s.settings),
         *([f"distractors: {distractors}"] if distractors else []),
     ]
@@ -145,6 +146,11 @@ def _coverage_notes(evaluation: Evaluation) -> list[str]:
         )
         for score in sound
     ]
+    if len(evaluation.label_names) > 1 and (evaluation.numpy("labels") != NO_LABEL).sum(axis=1).max() == 1:
+        notes.append(
+            f"{' and '.join(names)} was tested on one label of each {evaluation.inputs.singular} alone; for others judge more labels, such as labels "
+            "top5+wrong, or give a map for each label"
+        )
     rule = str(evaluation.settings.get("labels", ""))
     if is_by_probability(rule) and rule.strip().startswith("p"):
         notes.append(

@@ -184,6 +184,10 @@ class MethodResult(HoldsArrays, tensors=["values", "pairs", "maps", "insertion"]
     def __repr__(self) -> str:
         return f"MethodResult({self.name}, {counted(len(self.image_names), 'image')}, {counted(len(self.scores), 'score')})"
 
+    def __getitem__(self, name: str) -> Score:
+        """The score of a metric, by its name."""
+        return self.score(name)
+
     def score(self, name: str) -> Score:
         for score in self.scores:
             if score.name == name:

@@ -27,7 +27,6 @@ from proofmap.results.statistics import Score
 from proofmap.results.tables import (
     Cells,
     aligned,
-    latex_text,
     markdown,
     metric_with_arrow,
     number,
@@ -178,7 +177,7 @@ def latex(evaluation: Evaluation, *, caption: str | None = None, label: str = "t
     if caption is None:
         among = " among the methods with a map for each label" * any(r.one_map for r in evaluation.results)
         notes = [f"The best two of each column{among} are bold", *score_notes(evaluation)]
-        caption = " ".join(f"{latex_text(note[:1].upper() + note[1:]).rstrip('.')}." for note in notes)
+        caption = tables.latex_sentences(notes)
     return tables.latex(*score_cells(evaluation), caption, bold=best_two(evaluation), label=label)
 
 

@@ -73,6 +73,9 @@ class Score:
     def __post_init__(self) -> None:
         object.__setattr__(self, "kind", self.kind or self.name)
 
+    def __float__(self) -> float:
+        return self.value
+
     def __str__(self) -> str:
         better = "higher" if self.higher_is_better else "lower"
         how = ", ".join(f"{key} = {value}" for key, value in self.settings.items())

@@ -58,6 +58,11 @@ class Tables(ABC):
         below = [*self.notes, *self.footer()]
         return "\n\n".join([*(markdown(*cells) for cells in first), markdown(*last, below)])
 
+    def to_latex(self, *, caption: str | None = None, label: str = "tab:results") -> str:
+        """The tables in LaTeX (package booktabs). ``caption`` is LaTeX code; by default the notes."""
+        below = latex_sentences([*self.notes, *self.footer()]) if caption is None else caption
+        return "\n\n".join(latex(*cells, below, label=label) for cells in self.tables())
+
     def csv(self) -> str:
         """The records as CSV, one line each, with all decimals."""
         return records_csv(self.records())
@@ -203,6 +208,11 @@ def latex(
 {body}    \bottomrule
   \end{{tabular}}
 \end{{table}}"""
+
+
+def latex_sentences(notes: Sequence[str]) -> str:
+    """The notes as sentences, escaped for LaTeX."""
+    return " ".join(f"{latex_text(note[:1].upper() + note[1:]).rstrip('.')}." for note in notes)
 
 
 def _latex_number(cell: str, bold: bool) -> str:

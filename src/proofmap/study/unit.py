@@ -146,17 +146,15 @@ class Worker:
                 objects=loaded.objects,
                 rule=self._rule,
             )
-            maps = self._stored(unit, [subject.name for subject in judged])
+            method, maps = self.opened.methods[unit.method], self._stored(unit, [s.name for s in judged])
             if maps is not None:
-                maps = maps[
-                    :, : 1 if self.opened.methods[unit.method].label_free else subjects.labels.shape[1]
-                ]
+                made = maps[:, : 1 if method.label_free else subjects.labels.shape[1]]
+                subjects = replace(subjects, maps={method: made})
             for row in judge_blocks(
                 self.opened.session,
-                {unit.method: self.opened.methods[unit.method]},
+                {unit.method: method},
                 {name: self.opened.metrics[name] for name in unit.metrics},
                 [subjects],
-                maps=maps,
                 keep_maps=len(subjects) if self.opened.study.maps != "none" and maps is None else 0,
                 curves=unit.curves,
                 skip_failures=True,
