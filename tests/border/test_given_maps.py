@@ -16,8 +16,7 @@ from proofmap.core.inputs import Inputs
 from proofmap.methods import Method
 from proofmap.methods.controls import Blurred
 from proofmap.methods.given import Given, GivenMaps
-from proofmap.testing.nets import KINDS, ROWS, TEXT, classifier_of, conv_classifier, pixels, values
-from tests.toys import normal
+from tests.toys import PICTURES, ROWS, SERIES, TEXT, classifier_of, conv_classifier, normal, pixels, values
 
 N, LABELS = 6, 4
 NET = conv_classifier(8, labels=LABELS, names=["tabby", "dog", "cup", "car"])
@@ -135,7 +134,7 @@ def test_coarser_maps_are_enlarged_as_those_of_a_function() -> None:
     assert "maps enlarged from 4 x 4" in str(found)
 
 
-@pytest.mark.parametrize("inputs", [*KINDS, TEXT], ids=lambda inputs: inputs.kind)
+@pytest.mark.parametrize("inputs", [PICTURES, SERIES, ROWS, TEXT], ids=lambda inputs: inputs.kind)
 def test_numbers_are_those_of_the_method_that_made_the_maps(inputs: Inputs) -> None:
     net, x = classifier_of(inputs), values(inputs, 5)
     method = "occlusion" if inputs.has_neighbours else "random:per_label=true"

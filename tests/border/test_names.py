@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 import proofmap as pm
-from proofmap.testing.nets import conv_classifier, pixels
-from tests.toys import normal
+from tests.toys import conv_classifier, normal, pixels
 
 NET = conv_classifier(8, labels=4, names=["tabby", "dog", "cup", "car"])
 X = pixels(6, 8)
