@@ -19,6 +19,7 @@ MADE = (
     "leaderboard.html",
     "notebooks/first-steps.md",
     "command-line.md",
+    "../reference/command-line.md",
     "contributing.md",
     "../contributing.md",
     "../changelog.md",
