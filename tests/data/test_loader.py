@@ -19,7 +19,7 @@ from PIL import Image
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.data import Dataset, ImageBlock, Unreadable, load_blocks
+from proofmap.data import Dataset, ImageBlock, Unreadable, load_blocks, loader
 from proofmap.data.folders import image_folder
 from proofmap.data.photos import load_images
 from tests.data.made_up import Scripted, bomb, jpeg, noise, save
@@ -38,6 +38,13 @@ def loader_threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("proofmap-loader")]
 
 
+@pytest.fixture(autouse=True, scope="module")
+def three_threads() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(loader, "_cores", lambda: 3)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def no_thread_is_left() -> Iterator[None]:
     yield
@@ -51,13 +58,11 @@ def brightness(block: ImageBlock) -> list[int]:
 # ---- what arrives ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("block_size, workers, ahead", [(1, 1, 0), (3, 2, 2), (4, 5, 1), (50, 3, 7)])
-def test_every_picture_arrives_once_and_in_order(block_size: int, workers: int, ahead: int) -> None:
+@pytest.mark.parametrize("block_size, ahead", [(1, 0), (3, 2), (50, 7)])
+def test_every_picture_arrives_once_and_in_order(block_size: int, ahead: int) -> None:
     pictures = Scripted(23)
     order = [*range(22, -1, -2), *range(1, 23, 2), 5]  # also twice
-    blocks = list(
-        load_blocks(pictures, classifier(), order, block_size=block_size, workers=workers, ahead=ahead)
-    )
+    blocks = list(load_blocks(pictures, classifier(), order, block_size=block_size, ahead=ahead))
     assert [i for block in blocks for i in block.indices] == order
     assert [value for block in blocks for value in brightness(block)] == order
     assert [len(block.images) for block in blocks[:-1]] == [block_size] * (len(blocks) - 1)
@@ -70,7 +75,7 @@ def test_the_order_is_kept_when_the_first_is_the_slowest() -> None:
     def first_waits_for_second(i: int) -> None:
         second.set() if i == 1 else second.wait(LONG)
 
-    (block,) = load_blocks(Scripted(2, first_waits_for_second), classifier(), workers=2)
+    (block,) = load_blocks(Scripted(2, first_waits_for_second), classifier())
     assert second.is_set() and brightness(block) == [0, 1]
 
 
@@ -153,7 +158,7 @@ def test_images_arrive_on_the_classifiers_device() -> None:
 @pytest.mark.parametrize("ahead", [0, 1, 3])
 def test_no_more_is_decoded_than_the_look_ahead(ahead: int) -> None:
     pictures = Scripted(100)
-    blocks = load_blocks(pictures, classifier(), block_size=4, workers=3, ahead=ahead)
+    blocks = load_blocks(pictures, classifier(), block_size=4, ahead=ahead)
     for taken in range(1, 10):
         next(blocks)
         assert max(pictures.started) < 4 * (taken + ahead)
@@ -167,7 +172,7 @@ def test_the_next_blocks_are_decoded_while_one_is_in_use() -> None:
         if i == 11:
             far.set()
 
-    blocks = load_blocks(Scripted(40, tell), classifier(), block_size=4, workers=2, ahead=2)
+    blocks = load_blocks(Scripted(40, tell), classifier(), block_size=4, ahead=2)
     assert next(blocks).indices == (0, 1, 2, 3)
     assert far.wait(LONG), "nobody asked for the third block yet, but it should be on its way"
     blocks.close()
@@ -175,7 +180,7 @@ def test_the_next_blocks_are_decoded_while_one_is_in_use() -> None:
 
 def test_several_threads_decode_at_once() -> None:
     meeting = threading.Barrier(3)
-    (block,) = load_blocks(Scripted(3, lambda i: _wait(meeting)), classifier(), workers=3)
+    (block,) = load_blocks(Scripted(3, lambda i: _wait(meeting)), classifier())
     assert block.failures == ()  # a barrier that is not passed breaks
 
 
@@ -202,7 +207,7 @@ class Faulty(Scripted):
 @given(st.integers(1, 12).flatmap(lambda n: st.tuples(st.just(n), st.sets(st.integers(0, n - 1)))))
 def test_each_picture_is_an_image_or_a_failure(case: tuple[int, set[int]]) -> None:
     n, bad = case
-    blocks = list(load_blocks(Faulty(n, bad), classifier(), block_size=5, workers=2))
+    blocks = list(load_blocks(Faulty(n, bad), classifier(), block_size=5))
     assert [len(block.indices) + len(block.failures) for block in blocks] == [
         min(5, n - k) for k in range(0, n, 5)
     ]
@@ -266,7 +271,7 @@ def test_what_vanishes_or_leads_nowhere_is_a_failure(tmp_path: Path) -> None:
 
 
 def endless(**arguments: Any) -> Iterator[ImageBlock]:
-    return load_blocks(Scripted(10_000), classifier(), block_size=2, workers=3, **arguments)
+    return load_blocks(Scripted(10_000), classifier(), block_size=2, **arguments)
 
 
 def test_an_abandoned_iteration_leaves_no_thread() -> None:
@@ -285,7 +290,7 @@ def test_ctrl_c_while_waiting_leaves_no_thread() -> None:
             _thread.interrupt_main()
 
     def consume() -> None:
-        for _ in load_blocks(Scripted(10_000, interrupt), classifier(), block_size=4, workers=2, ahead=1):
+        for _ in load_blocks(Scripted(10_000, interrupt), classifier(), block_size=4, ahead=1):
             pass
 
     with pytest.raises(KeyboardInterrupt):
@@ -302,9 +307,7 @@ def test_ctrl_c_while_waiting_leaves_no_thread() -> None:
     [
         (lambda d: load_blocks(d, classifier(), [0, 3]), "no item 3: scripted has 0 to 2"),
         (lambda d: load_blocks(d, classifier(), [-1]), "no item -1"),
-        (lambda d: load_blocks(d, classifier(), block_size=0), "block_size=0"),
-        (lambda d: load_blocks(d, classifier(), workers=0), "workers=0"),
-        (lambda d: load_blocks(d, classifier(), ahead=-1), "ahead=-1"),
+        (lambda d: load_blocks(d, classifier(), block_size=0), "block_size must be at least 1, got 0"),
         (lambda d: load_blocks(d, classifier(channels=4)), "the classifier takes 4"),
     ],
 )

@@ -117,11 +117,6 @@ def test_what_cannot_be_opened_says_how_to_write_it(place: Path, spec: str, told
         load_dataset(spec)
 
 
-def test_a_string_and_an_argument_must_not_disagree(place: Path) -> None:
-    with pytest.raises(InputError, match="says split=val, but the argument is 'train'"):
-        load_dataset("imagenette:nette[val]", split="train")
-
-
 def test_settings_of_nothing_we_know_are_refused() -> None:
     with pytest.raises(InputError, match="no kind of dataset 'mnist'"):
         rebuild_dataset({"dataset": "mnist", "path": "x"})

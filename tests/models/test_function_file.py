@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from proofmap.classifier import Classifier
-from proofmap.core.errors import InputError, ModelError
+from proofmap.core.errors import InputError, ModelError, ProofmapError
 from proofmap.models import load_classifier
 
 NETS = """
@@ -81,7 +81,7 @@ def test_a_classifier_may_be_given_another_device_and_batch_size(file: Path) -> 
     [
         ("net", r"bare net Sequential, which does not have its input size.*return a proofmap\.Classifier"),
         ("nothing", r"returned None; return a proofmap\.Classifier"),
-        ("no_size", "size is missing"),
+        ("no_size", "a classifier needs size"),
         ("misspelt", "unknown: meen.*size, mean, std"),
         ("broken", "cannot be built: FileNotFoundError: weights.pth is gone"),
         ("absent", "has no function 'absent'"),
@@ -89,7 +89,7 @@ def test_a_classifier_may_be_given_another_device_and_batch_size(file: Path) -> 
     ],
 )
 def test_anything_else_is_answered_with_what_to_do(file: Path, function: str, told: str) -> None:
-    with pytest.raises(ModelError, match=told):
+    with pytest.raises(ProofmapError, match=told):
         load_classifier(f"{file}:{function}")
 
 

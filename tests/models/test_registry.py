@@ -81,11 +81,6 @@ def test_a_weights_file_may_stand_in_the_string_or_beside_it(tmp_path: Path) -> 
     )
 
 
-def test_two_different_weights_files_are_too_many() -> None:
-    with pytest.raises(InputError, match="one weights file"):
-        load_classifier("cifar10-resnet20@a.pth", weights="b.pth")
-
-
 def test_efficientnet_also_takes_a_file_of_our_own_keys(tmp_path: Path) -> None:
     torch.save(EfficientNetLite(VARIANTS[0]).state_dict(), tmp_path / "lite0.pth")
     assert load_classifier(f"efficientnet-lite0@{tmp_path / 'lite0.pth'}").size == (224, 224)

@@ -9,12 +9,13 @@ from typing import Any
 from PIL import Image
 
 from proofmap.core.errors import InputError, require
-from proofmap.core.files import check_ends, digest_of
+from proofmap.core.files import digest_of
 from proofmap.core.inputs import Inputs, TextInputs
 from proofmap.core.inputs.pictures import decode_image
 from proofmap.data.dataset import Dataset, reader
 from proofmap.data.tables import check_columns
 from proofmap.data.texts import TextData
+from proofmap.plugins.failures import reason_of
 
 
 class HuggingFaceImages(Dataset):
@@ -62,15 +63,12 @@ class HuggingFaceImages(Dataset):
     def _content(self, i: int) -> bytes:
         cell = self._pictures[i][self._column] or {}
         content, path = cell.get("bytes"), cell.get("path")
+        if content is None and path is None:
+            raise InputError(f"{self._description(i)} is empty")
         try:
-            if content is None and path is not None:
-                check_ends(path)
-                content = Path(path).read_bytes()
+            return Path(path).read_bytes() if content is None else bytes(content)
         except OSError as error:
             raise InputError(f"{self._description(i)}: {path} cannot be read: {error.strerror}") from None
-        if content is None:
-            raise InputError(f"{self._description(i)} is empty")
-        return bytes(content)
 
     def read(self, i: int) -> Image.Image:
         return decode_image(self._content(i), self._description(i))
@@ -110,10 +108,8 @@ def hugging_face(
                 rows = _part(rows, split, library)
         else:
             rows = library.load_dataset(str(folder) if folder.is_dir() else path, split=split)
-    except InputError as error:
-        raise InputError(f"{title} cannot be loaded: {error}") from None
     except Exception as error:  # the library has many errors, for network, cache and parsing
-        raise InputError(f"{title} cannot be loaded: {type(error).__name__}: {error}") from error
+        raise InputError(f"{title} cannot be loaded: {reason_of(error)}") from error
     rows = _one_split(rows, title)
     settings = {
         "dataset": "hf",

@@ -55,20 +55,16 @@ def load_blocks(
     indices: Sequence[int] | None = None,
     *,
     block_size: int = 32,
-    workers: int | None = None,
     ahead: int = 2,
 ) -> Generator[ImageBlock, None, None]:
     """Blocks of ``block_size`` pictures, prepared for the classifier, in the order of ``indices``.
 
-    ``workers`` threads (by default one per core, at most 8) decode up to ``ahead`` blocks in advance. A picture that cannot be
+    Threads (one per core, at most 8) decode up to ``ahead`` blocks in advance. A picture that cannot be
     read is a failure of its block and does not stop the others. No thread is left when the iteration ends.
     """
     chosen = list(range(len(dataset)) if indices is None else map(int, indices))
-    if block_size < 1 or ahead < 0 or (workers is not None and workers < 1):
-        raise InputError(
-            "block_size and workers must be at least 1 and ahead at least 0, "
-            f"got block_size={block_size}, workers={workers}, ahead={ahead}"
-        )
+    if block_size < 1:
+        raise InputError(f"block_size must be at least 1, got {block_size}")
     blocks = [chosen[start : start + block_size] for start in range(0, len(chosen), block_size)]
     return load_listed(
         dataset,
@@ -76,7 +72,6 @@ def load_blocks(
         blocks,
         outputs=classifier.names,
         device=classifier.device,
-        workers=workers,
         ahead=ahead,
     )
 
@@ -88,7 +83,6 @@ def load_listed(
     *,
     outputs: Sequence[str] = (),
     device: torch.device | str = "cpu",
-    workers: int | None = None,
     ahead: int = 2,
 ) -> Generator[ImageBlock, None, None]:
     """Like :func:`load_blocks`, but each block is a list of indices. Without the names of the net's ``outputs``, objects are by the dataset's
@@ -103,7 +97,7 @@ def load_listed(
         )
     inputs.check_readable()
     places = match_labels(dataset.label_names, outputs) if outputs and dataset.label_names else None
-    device, threads = torch.device(device), 1 if dataset.sequential else workers or _cores()
+    device, threads = torch.device(device), 1 if dataset.sequential else _cores()
 
     def in_background() -> Generator[ImageBlock, None, None]:
         pool = ThreadPoolExecutor(threads, thread_name_prefix="proofmap-loader")

@@ -65,7 +65,7 @@ _COLUMN_OPTIONS = {"column": "--text-column", "target": "--target"}  # on the co
 
 def _options(kind: str) -> dict[str, type]:
     """The settings of a kind of dataset, each with its type. They are the keyword arguments of the function that opens such datasets."""
-    parameters = inspect.signature(_KINDS[kind][1]).parameters.values()
+    parameters = inspect.signature(READERS[kind][1]).parameters.values()
     settings = [one for one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY]
     return {one.name: int if one.annotation in (int, "int") else str for one in settings}
 
@@ -77,7 +77,7 @@ def is_dataset(text: str) -> bool:
     (True, False)
     """
     match = None if os.path.exists(text) else _WITH_KIND.fullmatch(text)
-    return match is not None and match["kind"] in _KINDS
+    return match is not None and match["kind"] in READERS
 
 
 def names_data_file(text: str) -> bool:
@@ -116,7 +116,7 @@ def read_for(data: str | Path | Sequence[str | Path], inputs: str) -> str | Path
 def load_dataset(spec: str | Path, **options: str | int) -> Dataset:
     """Open the dataset that a string names; see :mod:`proofmap.data.specs` for its form.
 
-    ``options`` are settings of the string (``split="train"``, ``seed=3``), given as arguments.
+    ``options`` are settings of the string (``split="train"``, ``seed=3``), given as arguments, which count where both are given.
 
     >>> load_dataset("imagenet-corner:data")
     Traceback (most recent call last):
@@ -124,11 +124,6 @@ def load_dataset(spec: str | Path, **options: str | int) -> Dataset:
     proofmap.core.errors.InputError: there is no kind of dataset 'imagenet-corner'. Did you mean 'imagenette-corner'...
     """
     kind, place, written = _parse(str(spec))
-    doubled = [key for key in options if key in written and str(options[key]) != written[key]]
-    if doubled:
-        raise InputError(
-            f"{spec} says {doubled[0]}={written[doubled[0]]}, but the argument is {options[doubled[0]]!r}"
-        )
     known = _options(kind)
     arguments: dict[str, object] = {}
     for key, value in {**written, **options}.items():
@@ -139,30 +134,30 @@ def load_dataset(spec: str | Path, **options: str | int) -> Dataset:
                     f"{'is a folder of pictures and ' if kind == 'folder' else ''}has no columns. Leave it out, or name a CSV, JSONL or Parquet file, or a saved dataset of Hugging Face as hf:FOLDER"
                 )
             hint = f"it has {', '.join(known)}" if known else "it has none"
-            raise InputError(f"{kind} has no setting {key!r}; {hint}. Write it as {_KINDS[kind][0].form}")
+            raise InputError(f"{kind} has no setting {key!r}; {hint}. Write it as {READERS[kind][0].form}")
         try:
             arguments[key] = known[key](value)
         except ValueError:
             raise InputError(f"{kind} needs a whole number as {key}, not {value!r}") from None
-    return _KINDS[kind][1](*([place] if place else []), **arguments)
+    return READERS[kind][1](*([place] if place else []), **arguments)
 
 
 def rebuild_dataset(settings: Mapping[str, object]) -> Dataset:
     """Open the dataset that has these :meth:`~proofmap.data.Dataset.settings`."""
     arguments = dict(settings)
     kind = str(arguments.pop("dataset", None))
-    if kind not in _KINDS:
+    if kind not in READERS:
         raise _unknown(kind)
-    return _KINDS[kind][1](**arguments)
+    return READERS[kind][1](**arguments)
 
 
 def list_datasets() -> list[DatasetInfo]:
     """All kinds of dataset that :func:`load_dataset` opens.
 
     >>> [info.form for info in list_datasets()][:2]
-    ['FOLDER', 'csv:FILE']
+    ['FOLDER', 'npz:FILE?layout=nhwc|nchw']
     """
-    return [info for info, _ in _KINDS.values()]
+    return [info for info, _ in READERS.values()]
 
 
 @reader("samples", "samples", "the 16 photographs inside scikit-image; no labels")
@@ -226,7 +221,7 @@ def _parse(spec: str) -> tuple[str, str, dict[str, str]]:
         )
     match = None if os.path.exists(text) else _WITH_KIND.fullmatch(text)
     kind, rest = (match["kind"], match["rest"]) if match else ("", text)
-    if kind and kind not in _KINDS:
+    if kind and kind not in READERS:
         raise _unknown(kind)
     place, options = _split_options(rest, text)
     if kind == "samples":
@@ -235,7 +230,7 @@ def _parse(spec: str) -> tuple[str, str, dict[str, str]]:
         if not os.path.exists(place):
             raise InputError(
                 f"{no_such_place(place, {*SUFFIXES, *_BY_SUFFIX})} Other datasets are written KIND:PLACE, with one of "
-                f"the kinds {', '.join(_KINDS)}"
+                f"the kinds {', '.join(READERS)}"
             )
         kind = "folder" if os.path.isdir(place) else _BY_SUFFIX.get(Path(place).suffix.lower(), "")
         if not kind:
@@ -268,9 +263,5 @@ def _split_options(rest: str, spec: str) -> tuple[str, dict[str, str]]:
 
 
 def _unknown(kind: str) -> InputError:
-    hint = did_you_mean(kind, _KINDS)
-    return InputError(f"there is no kind of dataset {kind!r}.{hint} Known are: {', '.join(sorted(_KINDS))}")
-
-
-_ORDER = "folder csv table text series voc npz imagenette imagenette-corner imagenet imagenet-real cifar10 cifar100 hf photos samples"
-_KINDS = {kind: READERS[kind] for kind in _ORDER.split()}  # as they are listed
+    hint = did_you_mean(kind, READERS)
+    return InputError(f"there is no kind of dataset {kind!r}.{hint} Known are: {', '.join(sorted(READERS))}")

@@ -16,12 +16,13 @@ from proofmap.classifier.probability_models import takes_texts
 from proofmap.core.errors import InputError, ModelError, ProofmapError, require
 from proofmap.core.files import suggest_path
 from proofmap.core.inputs import Text
-from proofmap.core.inputs.frames import library_of, read_frame
+from proofmap.core.inputs.frames import read_frame
 from proofmap.core.text import counted
 from proofmap.models.spec import ModelSpec
 from proofmap.plugins.failures import reason_of
 
 _PICTURE = 4  # axes: images, channels, height, width
+_TEXT = ("units", "length", "longer")  # options of models of texts
 _NAMED = 5  # columns in a warning
 
 
@@ -43,7 +44,7 @@ def load_model_file(spec: ModelSpec, data: Any = None) -> tuple[Any, dict[str, A
         return model, {**arguments, "outputs": arguments["outputs"] or "logits", **_picture(model, spec)}
     if spec.scheme == "sklearn" and takes_texts(model):
         return model, {**arguments, "inputs": _texts(spec, data)}
-    unread = [key for key in ("units", "length", "longer") if key in spec.options]
+    unread = [key for key in _TEXT if key in spec.options]
     if unread or (data is not None and Text().takes(data)):
         raise InputError(
             f"{spec.text} is a model of tables, {'without ' + unread[0] if unread else 'and the data are texts'}"
@@ -112,25 +113,12 @@ def _table(path: Path, target: str | None) -> Any:
 
 
 def _texts(spec: ModelSpec, data: Any) -> Text:
-    """The description of the texts that a model takes, with ``data`` or the file that the model string names as a sample."""
-    settings: dict[str, Any] = {key: spec.options[key] for key in ("units", "longer") if key in spec.options}
-    if (length := spec.options.get("length")) is not None:
-        if not length.isdecimal():
-            raise InputError(f"length of {spec.text} must be a number, not {length!r}")
-        settings["length"] = int(length)
-    if data is None and "data" in spec.options:
-        data = _table(Path(spec.options["data"]), spec.options.get("target"))
-    if data is None:
-        return Text(**settings)
-    if library_of(data) is not None:
-        column = "text" if "text" in data.columns else data.columns[0]
-        if len(data.columns) > 1 and column != "text":
-            raise InputError(
-                f"{spec.text} is a model of texts, and its data has the columns {', '.join(map(str, data.columns[:12]))}; name the column of "
-                "texts text, or leave the other columns out"
-            )
-        data = [text for text in data[column].to_list() if isinstance(text, str) and text.strip()]
-    return Text.of(data, **settings)
+    """The description of the texts that a model takes, with ``data`` as a sample."""
+    settings: dict[str, Any] = {key: spec.options[key] for key in _TEXT if key in spec.options}
+    if not (length := settings.get("length", "512")).isdecimal():
+        raise InputError(f"length of {spec.text} must be a number, not {length!r}")
+    settings |= {"length": int(length)} if "length" in settings else {}
+    return Text(**settings) if data is None else Text.of(data, **settings)
 
 
 def _used_columns(model: Any, frame: Any, title: str) -> Any:

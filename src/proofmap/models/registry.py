@@ -164,10 +164,10 @@ def _from_function(spec: ModelSpec, device: str | torch.device | None, batch_siz
         return made.with_net(made.net, **chosen) if chosen else made
     if isinstance(made, tuple) and len(made) == 2 and callable(made[0]) and isinstance(made[1], dict):
         known = tuple(inspect.signature(Classifier).parameters)[1:]
-        unknown = [str(key) for key in made[1] if key not in known]
-        if unknown or not {"size", "data", "inputs"} & {*made[1]}:
-            fault = f"unknown: {', '.join(unknown)}" if unknown else "size is missing (or data, for tables)"
-            raise ModelError(f"{where}: {fault}. The arguments of Classifier are {', '.join(known)}")
+        if unknown := [str(key) for key in made[1] if key not in known]:
+            raise ModelError(
+                f"{where}: unknown: {', '.join(unknown)}. The arguments of Classifier are {', '.join(known)}"
+            )
         return Classifier(made[0], **{"name": where, **made[1], **chosen})
     bare = f"the bare net {type(made).__name__}, which does not have its input size and preprocessing"
     raise ModelError(

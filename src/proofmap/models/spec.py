@@ -164,9 +164,8 @@ class ModelSpec:
         return model if self.pretrained else f"{model}?pretrained=false"
 
     def with_arguments(self, *, weights: str | Path | None, pretrained: bool) -> ModelSpec:
-        """The spec, combined with the arguments ``weights`` and ``pretrained`` that the caller gave outside the model string."""
-        if weights is not None and self.weights is not None and Path(weights) != self.weights:
-            raise InputError(f"model {self.text!r} names one weights file, weights={str(weights)!r} another")
+        """The spec, combined with the arguments ``weights`` and ``pretrained`` that the caller gave outside the model string; such weights count
+        where both name some."""
         weights = self.weights if weights is None else Path(weights)
         return replace(self, weights=weights, pretrained=self.pretrained and pretrained)
 

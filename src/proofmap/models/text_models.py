@@ -163,16 +163,12 @@ class _Languages:
         return rows
 
 
-def identifier(purpose: str) -> tuple[Any, Any]:
-    """The model as the package py3langid has it, and its function that counts n-grams. ``purpose`` says who needs the package."""
-    module = require("py3langid.langid", extra="theory", purpose=purpose)
-    return _read_languages(module), module.visit_counts
-
-
 @cache
-def _read_languages(module: Any) -> Any:
-    """The model, read once: to unpack its file takes a second."""
-    return module.LanguageIdentifier.from_model_file(module.MODEL_FILE)
+def identifier(purpose: str) -> tuple[Any, Any]:
+    """The model as the package py3langid has it, and its function that counts n-grams. ``purpose`` says who needs the package. To unpack the
+    model's file takes a second, so it is read once."""
+    module = require("py3langid.langid", extra="theory", purpose=purpose)
+    return module.LanguageIdentifier.from_model_file(module.MODEL_FILE), module.visit_counts
 
 
 def _languages(spec: ModelSpec) -> _Loaded:
