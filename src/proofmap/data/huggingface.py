@@ -66,7 +66,7 @@ class HuggingFaceImages(Dataset):
         if content is None and path is None:
             raise InputError(f"{self._description(i)} is empty")
         try:
-            return Path(path).read_bytes() if content is None else bytes(content)
+            return Path(str(path)).read_bytes() if content is None else bytes(content)
         except OSError as error:
             raise InputError(f"{self._description(i)}: {path} cannot be read: {error.strerror}") from None
 
