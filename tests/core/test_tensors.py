@@ -30,16 +30,14 @@ MOVES: dict[str, Callable[[Tensor], Tensor]] = {
     "type": lambda x: x.double().to(torch.float32),
     "device": lambda x: x.to("cpu").cpu(),
     "copy": lambda x: copy.deepcopy(x.clone().detach()),
-    "joined": lambda x: torch.cat([x[2:], x[:1]]),
 }
 OTHERS: dict[str, Callable[[Tensor], Tensor]] = {
     "one image": lambda x: x[0],
     "one channel": lambda x: x[:, 0],
+    "joined": lambda x: torch.cat([x[2:], x[:1]]),
     "another order": lambda x: x.flip(0),
     "other pixels": lambda x: x * 0.5,
     "reshaped": lambda x: x.flatten(0, 1),
-    "joined with others": lambda x: torch.cat([x, torch.rand(1, 3, 8, 8)]),
-    "joined channels": lambda x: torch.cat([x, x], dim=1),
 }
 
 

@@ -23,7 +23,7 @@ from proofmap.app.nets import PHOTO, check_known, plural, top_labels
 from proofmap.app.server import Server
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Series, TextInputs
-from proofmap.core.labels import NO_LABEL, LabelRule, wrong_keys
+from proofmap.core.labels import NO_LABEL, LabelRule
 from proofmap.core.text import one_line
 from proofmap.core.version import __version__
 from proofmap.data.photos import SAMPLES, sample_path
@@ -228,8 +228,8 @@ def _wrong_labels(f: Tensor, label_set: Sequence[int], image: Tensor, seed: int 
     >>> _wrong_labels(torch.tensor([0.5, 0.2, 0.3]), range(3), torch.zeros(1, 3, 2, 2))
     [1]
     """
-    keys = wrong_keys(image, seed)
-    row = LabelRule.parse(f"top{_FIRST}+wrong", ()).choose(f[None], label_set, keys=keys)[0].tolist()
+    rule = LabelRule.parse(f"top{_FIRST}+wrong", ())
+    row = rule.choose(f[None], label_set, images=image, seed=seed)[0].tolist()
     found: list[int] = [label for label in row[min(_FIRST, len(label_set)) :] if label != NO_LABEL]
     return found or top_labels(f, label_set, len(label_set))[-1:]
 

@@ -37,7 +37,7 @@ from proofmap.core.batching import BatchSize, in_batches
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.inputs.pictures import Fit, Interpolation
-from proofmap.core.labels import LabelRule, Labels, is_by_probability, wrong_keys
+from proofmap.core.labels import LabelRule, Labels, is_by_probability
 from proofmap.core.outputs import is_independent
 from proofmap.core.text import counted
 from proofmap.plugins.identity import identity
@@ -342,8 +342,7 @@ class Classifier:
         f = torch.zeros(len(images), len(self.names), device=self.device)
         if is_by_probability(str(rule)):
             f = self.frozen().probabilities(images)
-        keys = wrong_keys(images, seed) if rule.wrong else None
-        return rule.choose(f, self.label_set, keys=keys, item=self.inputs.singular)
+        return rule.choose(f, self.label_set, images=images, seed=seed, item=self.inputs.singular)
 
     def check_images(self, images: Tensor) -> Tensor:
         """The images on this classifier's device. Raises an error that explains what is wrong with them."""

@@ -114,16 +114,14 @@ class LabelRule:
     @classmethod
     def _parse_text(cls, rule: str, names: Sequence[str]) -> LabelRule:
         text = rule.strip()
-        if text == "all":
-            return cls("all")
-        if text == "true":
-            return cls("true")
-        if match := _TOP.match(text):
-            if int(match[1]) < 1:
-                raise InputError(f"labels {rule!r}: ask for at least the top label, 'top1'")
+        if text in ("all", "true"):
+            return cls(text)  # type: ignore[arg-type]
+        if (match := _TOP.match(text)) and int(match[1]) > 0:
             return cls("top", number=int(match[1]), wrong=match[2] is not None)
-        if text.endswith("+wrong"):
-            raise InputError(f"labels {rule!r}: wrong labels follow top ones, as in 'top5+wrong'")
+        if match or text.endswith("+wrong"):
+            raise InputError(
+                f"labels {rule!r}: ask for top labels, at least one, as in 'top1' or 'top5+wrong'"
+            )
         if match := _PROBABLE.match(text):
             try:
                 threshold = float(match[1])
@@ -137,13 +135,7 @@ class LabelRule:
         except InputError:
             if "," not in text:
                 raise
-        parts = [part.strip() for part in text.split(",")]
-        written = [part for part in parts if part]
-        if not written:
-            raise InputError(f"labels {rule!r} names no label; name at least one, or use 'top5'")
-        if len(written) < len(parts):
-            raise InputError(f"labels {rule!r} has an empty entry; write {','.join(written)!r}")
-        return cls.parse(written, names)
+        return cls.parse([part.strip() for part in text.split(",") if part.strip()], names)
 
     def choose(
         self,
@@ -151,14 +143,15 @@ class LabelRule:
         label_set: Sequence[int],
         truth: Tensor | None = None,
         image_names: Sequence[str] = (),
-        keys: Tensor | None = None,
+        images: Tensor | None = None,
+        seed: int = 0,
         item: str = "image",
     ) -> Tensor:
         """The chosen labels ``(N, L)`` of N images with probabilities ``(N, A)`` for A outputs, most probable first. Labels from a list,
         and true labels, keep their order.
 
         Every image has at least one label; rows are padded with ``NO_LABEL``. The rule ``true`` needs ``truth``, the true labels
-        ``(N,)`` or ``(N, T)`` of every image. Rules with ``+wrong`` need ``keys``, a random stream key per image, from :func:`wrong_keys`.
+        ``(N,)`` or ``(N, T)`` of every image. Rules with ``+wrong`` draw labels by the content of the ``images`` ``(N, ...)`` and the ``seed``.
         """
         if self.kind == "true":
             return self._true_rows(truth, image_names, item).choose(probabilities, label_set, item=item)
@@ -180,7 +173,7 @@ class LabelRule:
             return labels
         if self.kind == "top":
             top = labels[:, : int(self.number)]
-            return top if not self.wrong else self._with_wrong(top, labels, f.gather(1, order), keys)
+            return top if not self.wrong else self._with_wrong(top, labels, f.gather(1, order), images, seed)
         chosen = f.gather(1, order) >= self.number
         chosen[:, 0] = True
         return labels.masked_fill(~chosen, NO_LABEL)[:, : max(1, int(chosen.sum(dim=1).max()))]
@@ -190,16 +183,15 @@ class LabelRule:
         return replace(self, rows=tuple(self.rows[i] for i in places)) if self.kind == "given" else self
 
     @staticmethod
-    def _with_wrong(top: Tensor, labels: Tensor, f: Tensor, keys: Tensor | None) -> Tensor:
+    def _with_wrong(top: Tensor, labels: Tensor, f: Tensor, images: Tensor | None, seed: int) -> Tensor:
         """The top labels and two wrong ones, drawn from ``labels`` ``(N, A)``, which are sorted by falling probability ``f``."""
-        if keys is None:
-            raise InputError("labels with '+wrong' are drawn by the seed: pass keys=wrong_keys(images, seed)")
+        assert images is not None, "their content draws the labels"
         first = (f >= UNBELIEVED).sum(dim=1).clamp_min(top.shape[1])
         n = labels.shape[1] - first
         near, far = (n + 1) // 2, n // 2
         from proofmap.core import streams
 
-        drawn = streams.uniform(keys, WRONG).double().to(f.device)
+        drawn = streams.uniform(streams.image_keys(images, seed, "wrong labels"), WRONG).double().to(f.device)
         places = [
             first + (drawn[:, 0] * near.clamp_max(_NEAREST)).long(),
             first + near + (drawn[:, 1] * far).long(),
@@ -286,13 +278,6 @@ def is_by_probability(rule: str) -> bool:
     return text == "all" or any(form.match(text) for form in (_TOP, _PROBABLE))
 
 
-def wrong_keys(images: Tensor, seed: int) -> Tensor:
-    """The stream keys ``(N,)`` that draw the wrong labels of images, made from their content and the seed."""
-    from proofmap.core import streams
-
-    return streams.image_keys(images, seed, "wrong labels")
-
-
 def first_wrong(rule: str) -> int | None:
     """The index, in an image's row of labels, of the first wrong label that ``rule`` adds; None if the rule adds no wrong labels. The
     second wrong label follows the first.
@@ -335,10 +320,9 @@ def check_labels(
     item: str = "image",
 ) -> Tensor:
     """The labels as an int64 tensor; raises an InputError if shape, type or values are wrong."""
-    if labels.ndim != 2 or labels.shape[0] != n_images or labels.shape[1] < 1:
-        raise InputError(f"labels must be (N, L) with N = {n_images}, got {tuple(labels.shape)}")
-    if labels.is_floating_point():
-        raise InputError(f"labels must be integers, got {labels.dtype}")
+    shape = tuple(labels.shape)
+    if labels.ndim != 2 or shape[0] != n_images or shape[1] < 1 or labels.is_floating_point():
+        raise InputError(f"labels must be integers (N, L) with N = {n_images}, got {labels.dtype} {shape}")
     labels = labels.long()
     if not len(labels):
         raise InputError(f"there is no {item} to judge")

@@ -15,7 +15,7 @@ from proofmap.core.errors import InputError
 class NamedImages(Tensor):
     """A tensor of images ``(N, ...)`` with ``file_names``, one per image.
 
-    Indexing, ``torch.cat``, and conversion to another device or type keep the names. Other results, such as ``images * 2`` or
+    Indexing, and conversion to another device or type keep the names. Other results, such as ``images * 2`` or
     ``images[0]``, are plain tensors.
 
     >>> photos = NamedImages.of(torch.zeros(3, 1, 2, 2), ["cat", "dog", "cup"])
@@ -43,9 +43,16 @@ class NamedImages(Tensor):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         with torch._C.DisableTorchFunctionSubclass():
-            found = func(*args, **(kwargs or {}))
-            names = _names_after(func, args, kwargs or {}, found)
-            return found if names is None or found is args[0] else cls.of(found, names)
+            found, images = func(*args, **(kwargs or {})), args[0]
+        if found is images or not isinstance(images, NamedImages):
+            return found
+        if func in _KEEP_THE_IMAGES:
+            return cls.of(found, images.file_names)
+        if func is Tensor.__getitem__ and found.ndim == images.ndim:
+            index = args[1][0] if isinstance(args[1], tuple) else args[1]
+            names = np.array(images.file_names)[index.cpu() if isinstance(index, Tensor) else index]
+            return cls.of(found, names.tolist()) if names.shape == found.shape[:1] else found
+        return found
 
     def __deepcopy__(self, memo: dict[int, Any]) -> NamedImages:
         return NamedImages.of(plain(self).__deepcopy__(memo), self.file_names)
@@ -56,29 +63,10 @@ class NamedImages(Tensor):
 
 
 _KEEP_THE_IMAGES = {
-    *(Tensor.to, Tensor.cpu, Tensor.cuda, Tensor.pin_memory),
-    *(Tensor.float, Tensor.double, Tensor.half, Tensor.bfloat16),
-    *(Tensor.clone, torch.clone, Tensor.detach, torch.detach, Tensor.contiguous),
+    *(Tensor.to, Tensor.cpu, Tensor.cuda, Tensor.clone, Tensor.detach),
+    *(Tensor.float, Tensor.double, Tensor.half),
 }
 """Functions whose result has the same images, in the same order."""
-
-
-def _names_after(
-    func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], found: Any
-) -> tuple[str, ...] | None:
-    """The names of the images in the result of a torch function. None if the function may change which images there are."""
-    if func in _KEEP_THE_IMAGES:
-        return names_of_files(args[0])
-    if func is Tensor.__getitem__ and isinstance(args[0], NamedImages):
-        images, index = args
-        index = index[0] if isinstance(index, tuple) and index else index
-        if isinstance(index, (slice, list, range, Tensor, np.ndarray)) and found.ndim == images.ndim:
-            taken = torch.arange(len(images))[index.cpu() if isinstance(index, Tensor) else index]
-            return tuple(images.file_names[i] for i in taken.tolist()) if len(taken) == len(found) else None
-    if func is torch.cat and not kwargs.get("dim", args[1] if len(args) > 1 else 0):
-        each = [names_of_files(images) for images in args[0]]
-        return tuple(name for names in each for name in names or ()) if None not in each else None
-    return None
 
 
 def names_of_files(images: object) -> tuple[str, ...] | None:

@@ -13,7 +13,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names
 from proofmap.core.inputs import Box, Inputs
-from proofmap.core.labels import NO_LABEL, LabelRule, label_index, truth_table, wrong_keys
+from proofmap.core.labels import NO_LABEL, LabelRule, label_index, truth_table
 from proofmap.core.tensors import names_of_files, private_copy
 from proofmap.core.text import counted
 from proofmap.data.dataset import Dataset, true_outputs
@@ -155,8 +155,7 @@ def _checked(
                 f"boxes has boxes for {name!r}, which has several true labels; give the boxes of each label in objects"
             )
     f = classifier.frozen().probabilities(images)
-    keys = wrong_keys(images, seed) if rule.wrong else None
-    labels = rule.choose(f, classifier.label_set, truth, names, keys, inputs.singular)
+    labels = rule.choose(f, classifier.label_set, truth, names, images, seed, inputs.singular)
     return Subjects(
         images,
         labels,

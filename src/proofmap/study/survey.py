@@ -14,7 +14,7 @@ from torch import Tensor
 
 from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.files import digest_of
-from proofmap.core.labels import NO_LABEL, LabelRule, label_array, wrong_keys
+from proofmap.core.labels import NO_LABEL, LabelRule, label_array
 from proofmap.core.text import did_you_mean
 from proofmap.data.dataset import Dataset, random_choice, true_outputs
 from proofmap.data.loader import ImageBlock, load_blocks
@@ -138,8 +138,7 @@ class Survey:
         If true labels are judged, a picture without a true label in the label set gets only ``NO_LABEL``.
         """
         if self.rule.kind != "true":
-            keys = wrong_keys(block.images, self.seed) if self.rule.wrong else None
-            return self.rule.choose(f, self.classifier.label_set, keys=keys)
+            return self.rule.choose(f, self.classifier.label_set, images=block.images, seed=self.seed)
         members = set(self.classifier.label_set)
         rows = [[label for label in self.truths[i] if label in members] for i in block.indices]
         return torch.from_numpy(label_array([row or [NO_LABEL] for row in rows])).to(f.device)
