@@ -92,7 +92,7 @@ def test_a_class_becomes_a_metric(mine: Path) -> None:
         (pm.make_method, "{}:bright:power=2", "has no settings"),
         (pm.make_method, "{}:Brightness:glow=2", "no setting 'glow'"),
         (pm.make_method, "{}:NOTHING", "not int"),
-        (make_metric, "{}:bright", "not a class of metrics"),
+        (make_metric, "{}:bright", "a metric is a name, a Metric, not function"),
     ],
 )
 def test_mistakes_are_told(mine: Path, make: object, spec: str, told: str) -> None:

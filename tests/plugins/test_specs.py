@@ -92,7 +92,7 @@ def test_a_method_is_what_its_spec_says(spec: Any, method: Method) -> None:
         ({"method": Random(), "seed_offset": 3}, "in a table with settings, the method is given by its name"),
         ({"method": "random", "seed": 3}, "method 'random' has no setting 'seed'"),
         ({"method": "random", "seed_offset": "3"}, "seed_offset must be a whole number, not '3'"),
-        (Gray, r"Gray is a class; pass an instance of it, Gray\(\.\.\.\)"),
+        (Gray, r"Gray is not a class of methods .*pass an instance, Gray\(\.\.\.\)"),
         (3, "a method is a name, a Method or a function, not int"),
         (None, "a method is a name, a Method or a function, not NoneType"),
     ],

@@ -76,8 +76,6 @@ def _pieces(value: Any, *around: object) -> Iterator[str | bytes]:
     if isinstance(value, (list, tuple)):
         yield f"list {len(value)}"
         yield from inside(*value)
-    elif isinstance(value, (set, frozenset)):
-        yield f"set {sorted(map(identity, value))}"
     elif isinstance(value, Mapping):
         yield f"dict {len(value)}"
         yield from inside(*value, *value.values())
@@ -100,14 +98,10 @@ def _pieces(value: Any, *around: object) -> Iterator[str | bytes]:
     elif isinstance(value, (types.MethodType, types.BuiltinFunctionType)):
         yield f"{value.__qualname__} of {value.__module__}"
         yield from inside(value.__self__)
-    elif hasattr(value, "__wrapped__"):  # such as functools.cache
-        yield from inside(value.__wrapped__)
     elif callable(getattr(value, "fingerprint", None)):  # a classifier
         yield value.fingerprint()
     elif (is_dataclass(value) or callable(value)) and hasattr(value, "__dict__"):
         yield from inside(type(value), vars(value))
-    elif callable(value) and hasattr(value, "__name__"):  # compiled, such as those of NumPy
-        yield from inside(type(value), value.__name__)
     else:
         yield _here_only(value)
 

@@ -71,53 +71,39 @@ def _made(
     defaults: Mapping[str, Any] | None,
     adopt: Callable[[Any], P | None] | None,
 ) -> P:
+    settings, rest = dict[str, Any](), ""
     if isinstance(spec, Mapping):
-        table = dict(spec)
-        inner = table.pop(base.noun, None)
-        if inner is None:
-            there = ", ".join(table) or "nothing"
+        settings = dict(spec)
+        spec = settings.pop(base.noun, None)
+        if spec is None:
+            there = ", ".join(settings) or "nothing"
             raise InputError(f'a {base.noun}\'s table needs {base.noun} = "NAME"; there is only {there}')
-        if not table:
-            return make_plugin(registry, base, inner, defaults=defaults, adopt=adopt)
-        if not isinstance(inner, str):
+        if settings and not isinstance(spec, str):
             raise InputError(
-                f"{base.noun} = {inner!r}: in a table with settings, the {base.noun} is given by its name"
+                f"{base.noun} = {spec!r}: in a table with settings, the {base.noun} is given by its name"
             )
-        return _from_text(registry, base, inner, table, defaults, adopt)
     if isinstance(spec, str):
-        return _from_text(registry, base, spec, {}, defaults, adopt)
-    if isinstance(spec, type) and issubclass(spec, base):
-        return _built(spec, "", {}, defaults)
+        name, rest = _name_and_rest(spec.strip(), registry)
+        if not is_python_file(name):
+            return _built(registry[name], rest, settings, defaults)
+        file, called, _ = split_python_file(name)
+        spec = from_python_file(file, called, base.noun)
+        if (rest or settings) and not isinstance(spec, type):
+            raise InputError(
+                f"{name} is not a class of {base.noun}s, so it has no settings; write {name} alone"
+            )
     if isinstance(spec, type):
-        raise InputError(f"{spec.__name__} is a class; pass an instance of it, {spec.__name__}(...)")
-    if adopt is not None and (adopted := adopt(spec)) is not None:
-        return adopted
-    more = " or a function" if adopt is not None else ""
-    raise InputError(f"a {base.noun} is a name, a {base.__name__}{more}, not {type(spec).__name__}")
-
-
-def _from_text(
-    registry: Registry[P],
-    base: type[P],
-    spec: str,
-    settings: Mapping[str, Any],
-    defaults: Mapping[str, Any] | None,
-    adopt: Callable[[Any], P | None] | None,
-) -> P:
-    name, rest = _name_and_rest(spec.strip(), registry)
-    if not is_python_file(name):
-        return _built(registry[name], rest, settings, defaults)
-    file, called, _ = split_python_file(name)
-    found = from_python_file(file, called, base.noun)
-    if isinstance(found, type) and issubclass(found, base):
-        return _built(found, rest, settings, defaults)
-    if (rest or settings) and not isinstance(found, type):
-        raise InputError(f"{name} is not a class of {base.noun}s, so it has no settings; write {name} alone")
-    if isinstance(found, type) or (adopt is None and not isinstance(found, base)):
+        if issubclass(spec, base):
+            return _built(spec, rest, settings, defaults)
         raise InputError(
-            f"{name} is not a class of {base.noun}s (a subclass of {base.__module__}.{base.__name__})"
+            f"{spec.__name__} is not a class of {base.noun}s (a subclass of {base.__module__}.{base.__name__}); of another library pass an "
+            f"instance, {spec.__name__}(...)"
         )
-    return make_plugin(registry, base, found, defaults=defaults, adopt=adopt)
+    made = spec if isinstance(spec, base) else adopt(spec) if adopt is not None else None
+    if made is None:
+        more = " or a function" if adopt is not None else ""
+        raise InputError(f"a {base.noun} is a name, a {base.__name__}{more}, not {type(spec).__name__}")
+    return made
 
 
 def _name_and_rest(spec: str, registry: Registry[Any]) -> tuple[str, str]:
