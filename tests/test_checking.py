@@ -210,9 +210,9 @@ def test_the_command_prints_and_writes_or_says_what_is_wrong(
         "cpu",
         "-q",
     ]
-    assert run(monkeypatch, *usual, "--out", "checked", "--relabelled", "net.py:tiny") == 0
+    assert run(monkeypatch, *usual, "--out", "checked") == 0
     told = capsys.readouterr().out
-    assert "hardly depend on what was learned" in told and "a net trained on shuffled labels" in told
+    assert "hardly depend on what was learned" in told
     assert {path.name for path in (folder / "checked").iterdir()} == {
         "sanity.csv",
         "sanity.json",

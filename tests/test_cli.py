@@ -18,9 +18,7 @@ import pytest
 from PIL import Image
 from safetensors.torch import load_file
 
-from proofmap import Run
 from proofmap.cli import _notes
-from proofmap.data.dataset import random_choice
 from tests.command import run
 from tests.forked import command
 
@@ -102,23 +100,6 @@ def test_a_second_explain_replaces_nothing_of_the_first(
     assert contents("proofs")["maps.safetensors"] == second["maps.safetensors"]
     run(monkeypatch, "evaluate", "--data", "photos", *MODEL, "--methods", "random", "--out", "run", "-q")
     assert run(monkeypatch, *arguments, "photos/photo1.png", "--out", "run") == 2  # nor of a run
-
-
-def test_another_seed_keeps_the_images_and_images_seed_draws_others(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    names = ["photo0.png", "photo1.png"]
-    drawn = {seed: names[random_choice(names, 1, seed=seed)[0]] for seed in range(20)}
-    other = next(seed for seed in drawn if drawn[seed] != drawn[0])
-    common = ("evaluate", "--data", "photos", *MODEL, "--methods", "random", "--number", "1", "--no-pictures")
-    for out, given, image in (
-        ("same", ("--seed", str(other)), drawn[0]),
-        ("other", ("--images-seed", str(other)), drawn[other]),
-    ):
-        assert run(monkeypatch, *common, "--quiet", "--out", out, *given) == 0
-        assert Run(out).evaluation().image_names == (image,)
-    assert run(monkeypatch, *common[:-3], "--images-seed", "1", "--out", "all") == 2
-    assert "also give --number" in " ".join(capsys.readouterr().err.split()) and not Path("all").exists()
 
 
 def test_a_photo_that_is_not_read_is_named_by_explain_and_evaluate(

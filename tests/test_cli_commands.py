@@ -13,7 +13,6 @@ import typer
 from proofmap import cli
 from proofmap.cli.bench import ACTIONS
 from proofmap.cli.lists import KINDS as LISTED
-from proofmap.cli.runs import BY
 from proofmap.metrics.games import CURVES
 from proofmap.metrics.scores import THRESHOLDS
 from tests.command import run
@@ -65,33 +64,19 @@ def test_the_help_of_an_option_names_every_choice() -> None:
     for command in ("explain", "evaluate"):
         assert help_of(command, "--curve").endswith(f": {', '.join(CURVES)}.")
         assert all(name in help_of(command, "--thresholds") for name in THRESHOLDS)
-    _, summary = cli.COMMANDS["Studies of many images"]["compare"]
-    assert all(kind in summary and kind in help_of("compare", "--by") for kind in BY if kind != "differences")
 
 
-def test_the_help_of_evaluate_fits_on_two_screens_and_all_options_are_shown_on_request(
+def test_the_help_of_evaluate_fits_on_two_screens(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     assert run(monkeypatch, "evaluate", "--help") == 0
-    short = capsys.readouterr().out
-    assert len(short.splitlines()) <= 100 and "--help-all" in short and "--images-per-unit" not in short
-    assert run(monkeypatch, "evaluate", "--help-all") == 0
-    assert "Rarely used options" in (every := capsys.readouterr().out) and "--images-per-unit" in every
+    assert len(capsys.readouterr().out.splitlines()) <= 100
 
 
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (
-            ("compare", "a", "--by", "label-matrix", "--metrics", "soundness"),
-            "--metrics does not apply to compare --by label-matrix",
-        ),
-        (
-            ("compare", "a", "b", "--by", "label-matrix"),
-            "compare --by label-matrix takes one run directory, not 2",
-        ),
-        (("compare", "a", "--by", "label-matri"), "Did you mean 'label-matrix'?"),
         (("list", "method"), "Did you mean 'methods'?"),
         (("list", "models", "efficientnet"), "no model is named 'efficientnet'. Did you mean"),
         (("list", "recipes", "desc"), "Did you mean 'desk'?"),

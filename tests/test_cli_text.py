@@ -1,4 +1,4 @@
-"""Texts on the command line: ``explain --text``, ``evaluate --text-column``, resumed runs and ``demo text``."""
+"""Texts on the command line: ``explain --text``, ``evaluate --text-column`` and resumed runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from proofmap.cli import demo, make_app
+from proofmap.cli import make_app
 from tests.command import invoke
 from tests.review_net import NET
 
@@ -105,12 +105,3 @@ def test_bad_input_is_refused_with_a_sentence(folder: Path, words: tuple[str, ..
     assert reason in (result.output + str(result.exception))
     assert result.exit_code != 0
     assert not (folder / "proofs").exists()
-
-
-def test_the_demo_judges_words_that_prove_a_language(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("py3langid", reason="py3langid is not installed")
-    monkeypatch.setattr(demo, "SENTENCES", demo.SENTENCES[:3])
-    code, text = invoke("demo", "text", "--methods", "belief-order,random", "--out", str(tmp_path / "demo"))
-    assert code == 0, text
-    assert "text-0   en (16)" in text or "text-0  en (16)" in text
-    assert (tmp_path / "demo" / "report.html").is_file()

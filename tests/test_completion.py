@@ -20,8 +20,7 @@ from proofmap.cli import app_for
         ("proofmap me", []),  # earlier names of commands are not offered
         ("proofmap list me", ["methods", "metrics"]),
         ("proofmap evaluate --methods grad-cam,gradient-x", ["grad-cam,gradient-x-input"]),
-        ("proofmap compare run --by la", ["label-matrix"]),
-        ("proofmap demo te", ["text"]),
+        ("proofmap demo ta", ["table"]),
         ("proofmap bench ru", ["run"]),
         ("proofmap bench run sm", ["smoke"]),
         ("proofmap evaluate --maps f", ["float16", "float32"]),

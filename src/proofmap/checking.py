@@ -149,7 +149,7 @@ def _notes(
     if "labels" not in orders:
         notes.append(
             "label randomisation was left out: it needs a net of the same kind that was trained on the same pictures with shuffled "
-            "labels (relabelled=..., --relabelled)"
+            "labels (relabelled=...)"
         )
     return notes
 

@@ -12,7 +12,7 @@ import pytest
 
 import proofmap as pm
 from proofmap.cli.console import SafeConsole
-from proofmap.cli.explain import coloured, marked, print_words
+from proofmap.cli.explain import print_words, shown_words
 from proofmap.core.inputs import Text
 from proofmap.metrics.proof_scores import Peak, ProofReach
 from proofmap.report import listed
@@ -122,8 +122,8 @@ def test_a_terminal_colours_words_and_a_file_has_brackets(
     evaluation: pm.Evaluation, capsys: pytest.CaptureFixture[str]
 ) -> None:
     proof = proof_of(evaluation, "belief-order", 1, "good")
-    assert marked(proof) == "[Good.]"
-    (span,) = coloured(proof).spans
+    assert shown_words(proof, has_colours=False).plain == "[Good.]"
+    (span,) = shown_words(proof, has_colours=True).spans
     assert span.style.underline  # type: ignore[union-attr]
     print_words(evaluation)
     assert "[Good.]\n" in (out := capsys.readouterr().out) and "in brackets: the first words" in out

@@ -66,7 +66,7 @@ def test_lists_audits_and_comparisons_do_not_import_torch(two_runs: Path) -> Non
         ["--help"],
         ["audit", "--help"],
         ["list"],
-        ["list", "runs", str(two_runs)],
+        ["list", "recipes"],
         ["audit", main, "--min-soundness", ".5", "--bar", "insertion=.1"],
         ["audit", now, "--against", main, "--max-drop", ".05", "--interval", "--format", "json"],
         ["compare", main],
@@ -128,7 +128,7 @@ def test_a_worse_net_fails_against_yesterdays_and_the_same_net_passes(
     told = capsys.readouterr()
     assert "fails: worse by" in told.out and "the nets differ" in told.out and "random" not in told.out
     assert audit(monkeypatch, now, "--against", main, "--max-drop", "2") == 0
-    assert audit(monkeypatch, now, "--against", main, "--max-drop", "soundness=1", "--format", "csv") == 0
+    assert audit(monkeypatch, now, "--against", main, "--max-drop", "2", "--format", "csv") == 0
     assert "value_against" in capsys.readouterr().out
 
 
@@ -171,9 +171,6 @@ def test_a_method_that_failed_on_every_image_does_not_pass(
     [
         (("--max-drop", "0.1"), "--against and --max-drop must be given together"),
         (("--against", "main"), "--against and --max-drop must be given together"),
-        (("--against", "main", "--max-drop", "much"), "--max-drop must be a number, or METRIC=NUMBER"),
-        (("--against", "main", "--max-drop", "0.1", "--max-drop", "0.2"), "must be METRIC=NUMBER, not '0.1'"),
-        (("--against", "main", "--max-drop", "speed=1"), "do not share a metric 'speed'"),
         (("--against", "main", "--max-drop", "1", "--method", "lime"), "no method 'lime'"),
         (("--against", "nowhere", "--max-drop", "1"), "there is no run directory nowhere"),
         ((), "--against RUN --max-drop 0.05"),

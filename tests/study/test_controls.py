@@ -165,18 +165,6 @@ def test_the_commands_of_statistics_read_runs(
     runs = [str(tmp_path / f"run-{seed}") for seed in range(2)]
     for seed, folder in enumerate(runs):
         run_study(dataclasses.replace(asked, seed=seed), folder)
-    assert (
-        run(
-            monkeypatch, "compare", "--by", "label-matrix", runs[0], "--method", "gradient", "--format", "csv"
-        )
-        == 0
-    )
-    told = capsys.readouterr().out.splitlines()
-    assert told[0] == "method,map_of,probability_of,auc,f" and {line.split(",")[0] for line in told[1:]} == {
-        "gradient"
-    }
-    assert run(monkeypatch, "compare", "--by", "label-matrix", runs[0], "--method", "none") == 2
-    assert "no method 'none' was judged" in capsys.readouterr().err
     assert run(monkeypatch, "compare", runs[0], "--detect", "0.1") == 0
     told = capsys.readouterr().out
     assert (

@@ -45,7 +45,7 @@ COMMANDS = {
         ),
         "compare": (
             "runs.compare",
-            "Compare methods image by image, with intervals and p-values; or by label-matrix.",
+            "Compare methods image by image, with intervals and p-values.",
         ),
         "audit": (
             "runs.audit",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -19,7 +18,6 @@ from proofmap.cli.tracking import trackers_for
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_output, output_file, write_text
 from proofmap.core.inputs import TextInputs
-from proofmap.core.inputs.pictures import Fit
 from proofmap.core.text import counted, size_text
 from proofmap.methods.method import default_method, make_method
 from proofmap.models import load_classifier
@@ -49,21 +47,6 @@ SCORE_FORMATS: dict[str, Callable[[pm.Evaluation], str]] = {
     "json": NUMBER_FILES["evaluation.json"],
     "latex": score_tables.latex,
 }
-
-
-def _rare(option: Any) -> Any:
-    """This option as a rarely used one, which only ``--help-all`` shows."""
-    rare = copy(option)
-    rare.hidden, rare.rich_help_panel = True, "Rarely used options"
-    return rare
-
-
-def _print_all_help(context: typer.Context, asked: bool) -> None:
-    if asked:
-        for parameter in context.command.params:
-            parameter.hidden = False  # type: ignore[attr-defined]
-        print_result(context.get_help())
-        raise typer.Exit
 
 
 def evaluate(
@@ -106,19 +89,19 @@ def evaluate(
     number: Annotated[
         int | None, typer.Option(min=1, help="Number of images, chosen at random.", show_default="all")
     ] = None,
-    images_seed: Annotated[int | None, _rare(options.IMAGES_SEED)] = None,
     correct: Annotated[
-        bool | None, _rare(typer.Option(help="Only images that the net classifies correctly."))
+        bool | None, typer.Option("--correct", help="Only images that the net classifies correctly.")
     ] = None,
     min_second_probability: Annotated[
         float | None,
-        _rare(
-            typer.Option(min=0, max=1, help="Only images whose second label has at least this probability.")
+        typer.Option(
+            min=0,
+            max=1,
+            metavar="<float>",
+            help="Only images whose second label has at least this probability.",
         ),
     ] = None,
     label_set: Annotated[str | None, options.LABEL_SET] = None,
-    fit: Annotated[Fit | None, _rare(options.FIT)] = None,
-    renormalise: Annotated[bool | None, _rare(options.RENORMALISE)] = None,
     thresholds: Annotated[str | None, options.THRESHOLDS] = None,
     curve: Annotated[str | None, options.CURVE] = None,
     maps: Annotated[
@@ -126,7 +109,7 @@ def evaluate(
         options.choice_option(get_args(KeptMaps), "How maps are stored (keep is float16)"),
     ] = None,
     images_per_unit: Annotated[
-        int | None, _rare(typer.Option(min=1, help="Number of images in one unit of work."))
+        int | None, typer.Option(min=1, help="Number of images in one unit of work.")
     ] = None,
     seed: Annotated[int | None, options.SEED] = None,
     out: Annotated[
@@ -143,13 +126,13 @@ def evaluate(
     executor: Annotated[
         str, options.choice_option(("local", "ray"), "What runs the units (ray needs the extra ray)")
     ] = "local",
-    address: Annotated[str | None, _rare(typer.Option(help="Address of a running Ray cluster."))] = None,
+    address: Annotated[str | None, typer.Option(help="Address of a running Ray cluster.")] = None,
     workers: Annotated[
         int | None, typer.Option(min=1, help="Number of Ray workers.", show_default="as many as fit")
     ] = None,
-    gpus: Annotated[float, _rare(typer.Option(min=0, help="GPUs for each Ray worker; 0.5 shares one."))] = 0,
+    gpus: Annotated[float, typer.Option(min=0, help="GPUs for each Ray worker; 0.5 shares one.")] = 0,
     threads: Annotated[
-        int | None, _rare(typer.Option(min=1, max=1024, help="Threads of each worker on a CPU."))
+        int | None, typer.Option(min=1, max=1024, metavar="<int>", help="Threads of each worker on a CPU.")
     ] = None,
     batch_size: Annotated[int | None, options.BATCH_SIZE] = None,
     device: Annotated[str | None, options.DEVICE] = None,
@@ -159,32 +142,22 @@ def evaluate(
     retry: Annotated[bool, typer.Option("--retry", help="Repeat what failed before.")] = False,
     forget: Annotated[
         list[str] | None,
-        _rare(
-            typer.Option(
-                metavar="METHOD",
-                help="First remove this method and its results from the run, so that they are computed again. May be repeated.",
-            )
+        typer.Option(
+            metavar="METHOD",
+            help="First remove this method and its results from the run, so that they are computed again. May be repeated.",
         ),
     ] = None,
     track: Annotated[
         list[str] | None,
-        _rare(
-            typer.Option(
-                help="Log settings and scores to mlflow, wandb, tensorboard at the end. May be repeated."
-            )
+        typer.Option(
+            help="Log settings and scores to mlflow, wandb, tensorboard at the end. May be repeated."
         ),
     ] = None,
     format: Annotated[
         str, options.choice_option(tuple(SCORE_FORMATS), "Format of the scores on stdout")
     ] = "table",
-    pictures: Annotated[bool, _rare(typer.Option(help="Write sheets and charts."))] = True,
+    no_pictures: Annotated[bool, typer.Option("--no-pictures", help="Write no sheets and charts.")] = False,
     quiet: Annotated[bool, options.QUIET] = False,
-    help_all: Annotated[
-        bool,
-        typer.Option(
-            "--help-all", is_eager=True, callback=_print_all_help, help="Also show rarely used options."
-        ),
-    ] = False,
 ) -> None:
     if write_study is not None:
         _write_study(write_study, data or ["."], target, text_column)
@@ -198,15 +171,9 @@ def evaluate(
     }
     given = {option: value for option, value in given.items() if value is not None}
     config = Study.from_toml(study) if study is not None else Study()
-    selection = ("number", "images_seed", "correct", "min_second_probability")
-    chosen = {name.removeprefix("images_"): given[name] for name in selection if name in given}
-    config = replace(
-        config,
-        images=replace(config.images, **chosen),
-        **{name: given[name] for name in setting_names(Study) if name in given},
-    )
-    if images_seed is not None and config.images.number is None:
-        raise InputError("--images-seed draws a random sample, and all images are judged; also give --number")
+    chosen = {name: given[name] for name in ("number", "correct", "min_second_probability") if name in given}
+    settings = {name: given[name] for name in setting_names(Study) if name in given}
+    config = replace(config, images=replace(config.images, **chosen), **settings)
     if not config.methods:
         config = replace(config, methods=tuple(_usual_methods(config)))
     if not config.data:
@@ -222,7 +189,7 @@ def evaluate(
         threads = 1  # a core for each worker, unless the run was started with another number
 
     log_scores = trackers_for(track or [])
-    saved, printed = SavedRun(pictures=pictures), list[str]()
+    saved, printed = SavedRun(pictures=not no_pictures), list[str]()
     outcome = run_study(
         config,
         folder,

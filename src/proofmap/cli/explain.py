@@ -56,37 +56,26 @@ def print_words(evaluation: Evaluation, console: Console | None = None) -> None:
                 by = f" by {result.name}" if len(evaluation.results) > 1 else ""
                 head = f"{evaluation.image_names[i]}, {proof.label}{by} {percent(proof.shape.belief)}: {proof.shape.summary}"
                 console.print(Text(terminal_text(head), style="bold" if has_colours else ""))
-                console.print(
-                    coloured(proof) if has_colours else Text(marked(proof)), soft_wrap=not console.is_terminal
-                )
+                console.print(shown_words(proof, has_colours), soft_wrap=not console.is_terminal)
     units = evaluation.inputs.position_noun
-    how = "underlined" if has_colours else "in brackets"
-    shade = "colour: the value of the map; " if has_colours else ""
-    console.print(Text(f"{shade}{how}: the first {units} of the map that give the belief"))
+    how = "colour: the value of the map; underlined" if has_colours else "in brackets"
+    console.print(Text(f"{how}: the first {units} of the map that give the belief"))
 
 
-def coloured(proof: ListedProof) -> Text:
-    """The text of a proof with its words in the colours of the map."""
+def shown_words(proof: ListedProof, has_colours: bool) -> Text:
+    """The text of a proof with its words in the colours of the map; without colours, the words that prove the label are in brackets."""
     text = Text()
     for k, word in enumerate(proof.names):
         shade, bare = proof.shade(k), terminal_text(one_line(word)).rstrip()
         proves = k in proof.proving
-        ink, paper = (None, None) if shade is None else ("rgb(24,24,28)", "rgb({},{},{})".format(*shade))
-        text.append(bare, Style(bold=proves, underline=proves, color=ink, bgcolor=paper))
+        if not has_colours:
+            text.append(f"[{bare}]" if proves else bare)
+        else:
+            ink, paper = (None, None) if shade is None else ("rgb(24,24,28)", "rgb({},{},{})".format(*shade))
+            text.append(bare, Style(bold=proves, underline=proves, color=ink, bgcolor=paper))
         text.append(" " if word != word.rstrip() else "")
+    text.rstrip()
     return text
-
-
-def marked(proof: ListedProof) -> str:
-    """The text of a proof without colours, in which the words that prove the label are in brackets.
-
-    If nothing proves the label, there are no brackets.
-    """
-    parts = []
-    for k, word in enumerate(proof.names):
-        bare = terminal_text(one_line(word)).rstrip()
-        parts.append((f"[{bare}]" if k in proof.proving else bare) + (" " if word != word.rstrip() else ""))
-    return "".join(parts).rstrip()
 
 
 def explain(

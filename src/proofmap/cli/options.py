@@ -119,7 +119,6 @@ BATCH_SIZE = typer.Option(
     min=1, help="Number of images in a batch.", show_default="chosen by the device's memory"
 )
 SEED = typer.Option(help="The same seed gives the same numbers.")
-IMAGES_SEED = typer.Option(help="Seed of the random sample of images; another seed draws another sample.")
 THRESHOLDS = typer.Option(
     help="Thresholds of the scores: paper, restricted, appendix, released, or two numbers E1,E2."
 )

@@ -50,7 +50,10 @@ def reproduce(
     ] = False,
     device: Annotated[str | None, options.DEVICE] = None,
     seed: Annotated[int, options.SEED] = 0,
-    images_seed: Annotated[int | None, options.IMAGES_SEED] = None,
+    images_seed: Annotated[
+        int | None,
+        typer.Option(help="Seed of the random sample of images; another seed draws another sample."),
+    ] = None,
     quiet: Annotated[bool, options.QUIET] = False,
 ) -> None:
     if name is None:

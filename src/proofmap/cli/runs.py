@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -24,20 +23,10 @@ from proofmap.study.stored_run import Run
 
 _RUN = typer.Argument(help="A run directory, made by evaluate.", show_default=False)
 _METHOD = typer.Option(help="Only this method. May be repeated.")
-BY = {
-    "differences": "paired differences of methods",
-    "label-matrix": "the mean AUC of every label under the map of every label",
-}
-_OPTIONS = {
-    "differences": ("--baseline", "--method", "--metrics", "--detect"),
-    "label-matrix": ("--method",),
-}
-"""The options that each kind of comparison takes, besides ``--format``."""
 
 
 def compare(
     runs: Annotated[list[Path], typer.Argument(help="Run directories.", show_default=False)],
-    by: Annotated[str, options.choice_option(BY, "What is compared")] = "differences",
     baseline: Annotated[
         str | None, typer.Option(help="Compare only with this method (METHOD or RUN/METHOD).")
     ] = None,
@@ -55,32 +44,21 @@ def compare(
     ] = None,
     format: Annotated[str, options.FORMAT] = "table",
 ) -> None:
-    given = {"--baseline": baseline, "--method": method or None, "--metrics": metrics, "--detect": detect}
-    for option, value in given.items():
-        if value is not None and option not in _OPTIONS.get(by, ()):
-            raise InputError(f"{option} does not apply to compare --by {by}; leave it out")
-    if len(runs) > 1 and by != "differences":
-        raise InputError(f"compare --by {by} takes one run directory, not {len(runs)}")
     scores = options.names_after("--metrics", metrics)
+    names = [folder.name or str(folder) for folder in runs]
+    if len({*names}) < len(names):
+        raise InputError("two of the run directories have the same name; rename one of them")
     with ExitStack() as stack:
         opened = [stack.enter_context(Run(folder)) for folder in runs]
         found = [run.evaluation() for run in opened]
-        if by == "differences":
-            names = [folder.name or str(folder) for folder in runs]
-            if len({*names}) < len(names):
-                raise InputError("two of the run directories have the same name; rename one of them")
-            result: Any = compare_scores(
-                found[0] if len(found) == 1 else dict(zip(names, found, strict=True)),
-                baseline=baseline,
-                methods=method or None,
-                metrics=scores,
-                allow_mismatch=allow_mismatch,
-                detect=detect,
-            )
-        else:
-            from proofmap.results.label_matrix import label_matrices  # imports torch
-
-            result = label_matrices(found[0], methods=method or None)
+        result = compare_scores(
+            found[0] if len(found) == 1 else dict(zip(names, found, strict=True)),
+            baseline=baseline,
+            methods=method or None,
+            metrics=scores,
+            allow_mismatch=allow_mismatch,
+            detect=detect,
+        )
         for run in opened:
             _print_notes(run)
     print_as(result, format)
@@ -110,10 +88,7 @@ def audit(
         Path | None, typer.Option(help="Another run of the same images, such as that of yesterday's net.")
     ] = None,
     max_drop: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="How much worse than in that run any score may be; or METRIC=NUMBER for only this metric. May be repeated."
-        ),
+        float | None, typer.Option(help="How much worse than in that run any score may be.")
     ] = None,
     method: Annotated[list[str] | None, _METHOD] = None,
     fill: Annotated[
@@ -134,8 +109,8 @@ def audit(
     ] = False,
     format: Annotated[str, options.FORMAT] = "table",
 ) -> None:
-    bars = dict(_metric_and_number("--bar", text) for text in bar or [])
-    if (against is None) == bool(max_drop):
+    bars = dict(map(_bar, bar or []))
+    if (against is None) != (max_drop is None):
         raise InputError(
             "--against and --max-drop must be given together, such as --against runs/main --max-drop 0.05"
         )
@@ -160,7 +135,7 @@ def audit(
             fill=fill,
             use="interval" if interval else "mean",
             against=None if other is None else other.evaluation(),
-            max_drop=_limits(max_drop) if max_drop else None,
+            max_drop=max_drop,
         )
         demands = [_stale(opened)] if fresh else []
         if not unfinished:
@@ -176,24 +151,13 @@ def audit(
         raise typer.Exit(1)
 
 
-def _metric_and_number(option: str, text: str) -> tuple[str, float]:
+def _bar(text: str) -> tuple[str, float]:
+    """The metric and the number of a bar."""
     metric, _, value = text.partition("=")
     try:
-        if metric.strip():
-            return metric.strip(), float(value)
+        return metric.strip(), float(value)
     except ValueError:
-        pass
-    raise InputError(f"{option} must be METRIC=NUMBER, not {text!r}")
-
-
-def _limits(texts: Sequence[str]) -> float | dict[str, float]:
-    """Parse limits: one number for all scores, or one number for each named metric."""
-    if len(texts) == 1 and "=" not in texts[0]:
-        try:
-            return float(texts[0])
-        except ValueError:
-            raise InputError(f"--max-drop must be a number, or METRIC=NUMBER, not {texts[0]!r}") from None
-    return dict(_metric_and_number("--max-drop", text) for text in texts)
+        raise InputError(f"--bar must be METRIC=NUMBER, not {text!r}") from None
 
 
 def _unfinished(run: Run, which: str) -> str:

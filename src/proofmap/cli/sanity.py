@@ -53,10 +53,6 @@ def sanity(
     noise: Annotated[
         float, typer.Option(min=0, help="Standard deviation of their noise, as a share of the image's range.")
     ] = 0.1,
-    relabelled: Annotated[
-        str | None, typer.Option(help="A net trained on shuffled labels, named as in --model.")
-    ] = None,
-    relabelled_weights: Annotated[Path | None, typer.Option(help="Weights file of that net.")] = None,
     axioms: Annotated[
         bool,
         typer.Option(
@@ -91,16 +87,10 @@ def sanity(
     chosen = options.names_after("--orders", orders) or []
     if unknown := [order for order in chosen if order not in ORDERS]:
         raise pm.InputError(f"--orders must be among {', '.join(ORDERS)}, not {unknown[0]!r}")
-    if relabelled_weights is not None and relabelled is None:
-        raise pm.InputError("--relabelled-weights needs --relabelled, the net that the weights belong to")
     dataset = open_data(data)
-
-    def load(name: str, file: Path | None) -> pm.Classifier:
-        return pm.load_classifier(
-            name, weights=file, device=options.check_device(device), batch_size=batch_size
-        )
-
-    classifier = load(model, weights)
+    classifier = pm.load_classifier(
+        model, weights=weights, device=options.check_device(device), batch_size=batch_size
+    )
     count = min(number, len(dataset))
     indices = [k * len(dataset) // count for k in range(count)]
     (block,) = load_blocks(dataset, classifier, indices, block_size=max(1, count))
@@ -115,7 +105,6 @@ def sanity(
         groups=groups,
         samples=samples,
         noise=noise,
-        relabelled=None if relabelled is None else load(relabelled, relabelled_weights),
         seed=seed,
         progress=progress_for(stderr, quiet),
     )
