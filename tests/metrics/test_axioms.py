@@ -123,7 +123,7 @@ def test_the_command_prints_a_report_for_each_method_or_json(
         == 0
     )
     (report,) = json.loads(capsys.readouterr().out)
-    assert report["method"] == "edges" and len(report["findings"]) == 8
+    assert report["method"] == "edges" and len(report["findings"]) == 7
     assert run(monkeypatch, "sanity", "--axioms", "--methods", "edgy") == 2
 
 

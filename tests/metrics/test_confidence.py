@@ -101,13 +101,6 @@ def test_with_a_share_only_ranks_count() -> None:
     torch.testing.assert_close(values("average-drop:share=0.4", j), drop)
 
 
-def test_infinite_values_count_as_the_largest_finite_ones() -> None:
-    endless = torch.tensor(
-        [[0.0, 1.0, torch.inf, -torch.inf], [torch.inf, -torch.inf, -torch.inf, torch.inf]]
-    )
-    assert unit_scale(endless).tolist() == [[0, 1, 1, 0], [1, 0, 0, 1]]
-
-
 def test_a_soft_game_has_one_step() -> None:
     with pytest.raises(InputError, match="soft-insertion has one step"):
         make_game("soft-insertion", points=8)

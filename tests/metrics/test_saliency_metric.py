@@ -132,7 +132,6 @@ def test_the_sweep_has_the_papers_thresholds_and_finds_the_best() -> None:
     values = [SaliencyMetric(delta=delta)(alone).mean().item() for delta in DELTAS]
     assert [row.value for row in sweep.rows] == pytest.approx(values, abs=1e-5)
     assert sweep.metric.delta == DELTAS[int(np.argmin(values))] and sweep.n == N
-    assert str(sweep).count("<") == 1
 
 
 def test_a_best_threshold_with_tiny_boxes_is_flagged() -> None:
@@ -140,8 +139,7 @@ def test_a_best_threshold_with_tiny_boxes_is_flagged() -> None:
     j.maps = planted(j.images, j.labels)
     sweep = saliency_sweep(j, deltas=[5.0])
     assert sweep.best.tiny == 1.0 and sweep.best.area == pytest.approx(1 / 108)
-    assert sweep.degenerate and "Degenerate: at the best threshold 100%" in str(sweep)
-    assert not saliency_sweep(j, deltas=[0.0]).degenerate
+    assert sweep.degenerate and not saliency_sweep(j, deltas=[0.0]).degenerate
 
 
 def test_a_sweep_without_thresholds_is_refused() -> None:

@@ -99,24 +99,6 @@ class Absolute(nn.Module):
         return (z + z.abs()) / 2
 
 
-class Twice(nn.Module):
-    """A convolution, then a matrix that mixes its channels, then the inverse matrix: the same function as the convolution alone."""
-
-    def __init__(self, conv: nn.Conv2d) -> None:
-        super().__init__()
-        n = conv.out_channels
-        self.conv = conv
-        mixing = torch.eye(n) + torch.diag(torch.full((n - 1,), 0.5), 1)
-        self.there, self.back = (nn.Conv2d(n, n, 1, bias=False) for _ in range(2))
-        with torch.no_grad():
-            self.there.weight.copy_(mixing.view(n, n, 1, 1))
-            self.back.weight.copy_(torch.linalg.inv(mixing).view(n, n, 1, 1))
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.back(self.there(self.conv(x)))
-        return out
-
-
 def with_absolutes(seed: int) -> Small:
     net = Small(seed)
     net.rectifier, net.last_rectifier = Absolute(), Absolute()  # type: ignore[assignment]
@@ -136,16 +118,9 @@ def reordered(seed: int) -> Small:
     return net
 
 
-def in_two_steps(seed: int) -> Small:
-    net = Small(seed)
-    net.first = Twice(net.first)  # type: ignore[assignment]
-    return net
-
-
 REWRITTEN: dict[str, Callable[[int], Small]] = {
     "rectifier as (z + |z|) / 2": with_absolutes,
     "channels reordered and scaled": reordered,
-    "a convolution in three steps": in_two_steps,
 }
 """Nets that compute the same function as ``Small(seed)`` in another way."""
 

@@ -24,26 +24,17 @@ from proofmap.plugins.settings import setting
 
 
 def unit_scale(maps: Tensor) -> Tensor:
-    """Maps ``(P, *positions)`` each scaled to run from 0 to 1.
+    """Maps ``(P, *positions)`` each scaled to run from 0 to 1. A constant map becomes 0 everywhere; infinite values count as
+    1e30.
 
-    A constant map becomes 0 everywhere. Infinite values count as the largest or the smallest finite value. A map without finite
-    values becomes 1 at plus infinity and 0 elsewhere.
-
-    >>> unit_scale(torch.tensor([[-1.0, 1.0, 3.0], [2.0, 2.0, 2.0], [0.0, 4.0, torch.inf]]))
+    >>> unit_scale(torch.tensor([[-1.0, 1.0, 3.0], [2.0, 2.0, 2.0]]))
     tensor([[0.0000, 0.5000, 1.0000],
-            [0.0000, 0.0000, 0.0000],
-            [0.0000, 1.0000, 1.0000]])
+            [0.0000, 0.0000, 0.0000]])
     """
-    values = maps.flatten(1).float()
-    finite = values.isfinite()
-    low = values.masked_fill(~finite, torch.inf).amin(dim=1, keepdim=True)
-    high = values.masked_fill(~finite, -torch.inf).amax(dim=1, keepdim=True)
-    none = low > high
-    low, high = low.masked_fill(none, 0.0), high.masked_fill(none, 1.0)
-    inside = torch.where(values == torch.inf, high, torch.where(values == -torch.inf, low, values))
-    inside = torch.minimum(torch.maximum(inside, low), high)
+    values = maps.flatten(1).clamp(-1e30, 1e30)
+    low, high = values.aminmax(dim=1, keepdim=True)
     span = (high - low).where(high > low, 1.0)
-    return ((inside - low) / span).view(maps.shape)
+    return ((values - low) / span).view(maps.shape)
 
 
 Reading = Literal["mean", "value"]
@@ -128,35 +119,23 @@ def boxes_around(keep: Tensor) -> Boxes:
 
 
 def crops(images: Tensor, boxes: Boxes, inputs: Inputs) -> Tensor:
-    """The content of each box of images ``(P, *shape)``, enlarged to the size of the input by linear interpolation.
-
-    The result is that of ``interpolate(crop, mode="bilinear", align_corners=False)`` for each box, but all boxes are processed at
-    once.
+    """The content of each box of images ``(P, *shape)``, enlarged to the size of the input by linear interpolation. An empty box shows the
+    first position.
     """
-    found = images
-    for axis, count in enumerate(inputs.positions):
-        place = images.ndim - len(inputs.positions) + axis
-        length = images.shape[place]  # more than the positions, if these are segments
-        start, stop = (-(-ends[:, axis] * length // count) for ends in (boxes.start, boxes.stop))
-        weights = _enlarging(start, stop, length).to(images)  # (P, length, length)
-        lines = found.movedim(place, -1)
-        found = torch.einsum("p...j,pij->p...i", lines, weights).movedim(-1, place)
-    return found.contiguous()
+    axes, found = len(inputs.positions), torch.empty_like(images)
+    sides = images.shape[-axes:]  # more than the positions, if these are segments
+    for p, (start, stop) in enumerate(zip(boxes.start.tolist(), boxes.stop.tolist(), strict=True)):
+        ends = zip(start, stop, sides, inputs.positions, strict=True)
+        inside = [
+            slice(-(-a * side // count), max(-(-b * side // count), -(-a * side // count) + 1))
+            for a, b, side, count in ends
+        ]
+        one: Tensor = images[p : p + 1][(..., *inside)]  # type: ignore[index]
+        found[p] = F.interpolate(one, size=sides, mode=_MODES[axes], align_corners=False)[0]
+    return found
 
 
-def _enlarging(start: Tensor, stop: Tensor, length: int) -> Tensor:
-    """Weights ``(P, length, length)`` that enlarge the positions from start to stop to all positions."""
-    inside = (stop - start).clamp_min(1).float()[:, None]
-    here = torch.arange(length, device=start.device, dtype=torch.float32)
-    source = ((here + 0.5) * inside / length - 0.5).clamp_min(0)
-    low = source.floor()
-    high = torch.minimum(low + 1, inside - 1)
-    share = source - low
-    weights = torch.zeros(len(start), length, length, device=start.device)
-    for place, weight in ((low, 1 - share), (high, share)):
-        index = (start[:, None] + place.long())[..., None]
-        weights.scatter_add_(2, index, weight[..., None])
-    return weights
+_MODES = {1: "linear", 2: "bilinear", 3: "trilinear"}
 
 
 LEAST_AREA = 0.05
@@ -383,19 +362,6 @@ class SaliencySweep:
     def degenerate(self) -> bool:
         """Whether the boxes of the best threshold are too small to mean anything."""
         return self.best.area < LEAST_AREA or self.best.tiny > 0.5
-
-    def __str__(self) -> str:
-        lines = [" delta      s   area      p   tiny"]
-        for r in self.rows:
-            mark = " <" if r is self.best else ""
-            lines.append(
-                f"{r.delta:6.1f} {r.value:6.2f} {r.area:6.2f} {r.confidence:6.2f} {r.tiny:6.2f}{mark}"
-            )
-        if self.degenerate:
-            lines.append(
-                f"Degenerate: at the best threshold {self.best.tiny:.0%} of the boxes are below {LEAST_AREA} of the picture."
-            )
-        return "\n".join(lines)
 
 
 def saliency_sweep(

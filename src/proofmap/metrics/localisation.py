@@ -73,13 +73,6 @@ def inside_boxes(boxes: Sequence[Box], positions: Sequence[int], device: torch.d
     return found
 
 
-def energy(map_: Tensor) -> Tensor:
-    """The part of a map that supports its label: the values above zero. Infinite values outweigh all others."""
-    above = map_.float().clamp_min(0)
-    infinite = above == torch.inf
-    return torch.where(infinite.any(), infinite.float(), above)
-
-
 @METRICS.register
 class PointingGame(LocalisationMetric):
     """1 if the map's largest value lies in a box of its label or within ``tolerance`` positions of a box, otherwise 0.
@@ -113,7 +106,7 @@ class EnergyInside(LocalisationMetric):
     reference = "Wang et al. 2020 (Score-CAM)"
 
     def locate(self, judged: Judged, image: int, place: int, boxes: Sequence[Box]) -> Tensor:
-        weights = energy(judged.maps[image, place])
+        weights = judged.maps[image, place].clamp(0, 1e30)
         inside = inside_boxes(boxes, weights.shape, weights.device)
         total = weights.sum()
         return torch.where(total > 0, weights[inside].sum() / total.where(total > 0, 1.0), 0.0)
@@ -151,7 +144,7 @@ class TwoObjects(LocalisationMetric):
             return torch.nan
         if self.by == "ranks":
             return outranks(a, b)
-        weights = energy(map_)
+        weights = map_.clamp(0, 1e30)
         e_a, e_b = weights[own & ~other].mean(), weights[other & ~own].mean()
         return torch.where(e_a + e_b > 0, e_a / (e_a + e_b), 0.5)
 

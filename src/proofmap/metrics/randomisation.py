@@ -18,6 +18,7 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL
 from proofmap.methods.method import Cost, Method
+from proofmap.metrics.boxes import unit_scale
 from proofmap.metrics.judged import Judged
 from proofmap.metrics.metric import METRICS, Metric
 from proofmap.plugins.settings import Shortcuts, setting
@@ -73,7 +74,7 @@ def similarity(a: Tensor, b: Tensor, how: Similarity) -> Tensor:
     """
     flat, other = a.flatten(1), b.flatten(1)
     if how == "ssim":
-        found = ssim(_scaled(a), _scaled(b))
+        found = ssim(unit_scale(a.double()), unit_scale(b.double()))
     else:
         found = spearman(flat.abs(), other.abs()) if how == "abs-rank" else spearman(flat, other)
     still = [(row == row[:, :1]).all(dim=1) for row in (flat, other)]
@@ -103,14 +104,6 @@ def ssim(a: Tensor, b: Tensor) -> Tensor:
     local = (2 * ma * mb + c1) * (2 * cov + c2) / ((ma * ma + mb * mb + c1) * (va + vb + c2))
     found: Tensor = local.flatten(1).mean(dim=1)
     return found
-
-
-def _scaled(maps: Tensor) -> Tensor:
-    """Each map scaled to run from 0 to 1; a constant map becomes 0 everywhere."""
-    flat = maps.flatten(1).double()
-    low, high = flat.aminmax(dim=1, keepdim=True)
-    size = high - low
-    return torch.where(size > 0, (flat - low) / size, 0.0).view(maps.shape)
 
 
 def _window(values: Tensor, axis: int) -> Tensor:

@@ -156,10 +156,8 @@ def concordance(values: Tensor) -> float:
     m, k = values.shape
     if m < 2 or k < 2:
         return torch.nan
-    below = (values[:, :, None] > values[:, None, :]).sum(dim=2)
     equal = (values[:, :, None] == values[:, None, :]).sum(dim=2)
-    ranks = below + (equal + 1) / 2  # the mean rank of each group of ties
-    sums = ranks.double().sum(dim=0)
+    sums = mean_ranks(values).sum(dim=0)
     s = (sums - sums.mean()).square().sum()
     ties = (equal.double().square() - 1).sum()  # a group of t adds t (t^2 - 1)
     denominator = m**2 * (k**3 - k) - m * ties
