@@ -162,7 +162,8 @@ def test_a_run_of_other_source_is_refused_and_nothing_is_left(
     assert command(monkeypatch, *asked, str(learned)) == 2
     told = capsys.readouterr().err
     assert f"cannot begin with {learned}: the run was made with Proofmap {source_version()}" in told
-    assert "0.1.0+src.00000000" in told and "Leave out --from" in told and not list(tmp_path.iterdir())
+    assert "0.1.0+src.00000000" in told and "Leave out --from" in told
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
 def test_a_run_of_other_labels_is_refused_and_nothing_is_left(
@@ -179,7 +180,7 @@ def test_a_run_of_other_labels_is_refused_and_nothing_is_left(
     assert "cannot begin with" in told and "labels" in told and "Leave out --from" in told
     assert command(monkeypatch, *asked, str(tmp_path)) == 2
     assert command(monkeypatch, "reproduce", "desk", "--from", str(learned)) == 2
-    assert not list(tmp_path.iterdir())
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
 def test_rows_one_after_the_other_are_those_of_one_run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,7 +40,7 @@ def test_maps_that_do_not_look_at_the_net_contradict_the_sanity_check(world: Pat
     found = sanity.run(job)
     assert [claim.verdict for claim in found.claims] == ["undecided", "contradicted"]
     assert "rank correlation 1.00" in found.claims[1].found
-    before, after = (record for record in found.tables[0].records)
+    before, after = found.tables[0].records
     assert before["value"] == after["value"] and before["n"] == 2
     ranks = {
         record["layers"]: record["value"] for record in found.tables[1].records if record["score"] == "rank"
@@ -73,17 +74,14 @@ def test_equal_masks_are_not_called_disjoint() -> None:
 
 
 def test_whole_photos_stand_beside_their_corners_by_name() -> None:
-    whole = made_up_evaluation({"Random": {"insertion": [0.1, 0.2, 0.3]}}).results[0]
-    beside = study_recipe._in_order_of(whole, ["a", "b", "c"], ["c", "x", "a"])
-    assert beside.name == "Random, whole photos"
-    values = beside.values["insertion"].tolist()
-    assert values[0] == pytest.approx(0.3) and values[1] != values[1] and values[2] == pytest.approx(0.1)
-
-
-def test_what_failed_and_what_to_know_of_whole_photos_is_told_with_their_corners() -> None:
-    seen = made_up_evaluation({"Random": {"insertion": [0.1, 0.2]}})
-    cut = JudgedRows(seen, {}, ("a note",), (), WorkDone(2, 2, 3), failed=1)
-    both = study_recipe._together(cut, replace(cut, notes=("another",), failed=4))
+    seen = made_up_evaluation({"Random": {"insertion": [0.1, 0.2, 0.3]}})
+    cut = JudgedRows(
+        replace(seen, image_names=("c", "x", "a")), {}, ("a note",), (), WorkDone(3, 2, 3), failed=1
+    )
+    whole = replace(seen, image_names=("a", "b", "c"))
+    both = study_recipe._together(cut, replace(cut, evaluation=whole, notes=("another",), failed=4))
+    beside = both.evaluation["Random, whole photos"].values["insertion"]
+    assert beside.tolist() == pytest.approx([0.3, math.nan, 0.1], nan_ok=True)
     assert both.notes == ("a note", "whole photos: another") and both.failed == 5 and both.work.passes == 6
 
 

@@ -2,51 +2,49 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+import torch
 
-from proofmap.theory.desk import AREAS, LABELS, F, scores
+from proofmap.metrics.scores import completeness, soundness
+from proofmap.reproduce.findings import Job
+from proofmap.reproduce.linear_case import run_desk
+from proofmap.reproduce.recipe import Recipe
 
-COMPLETE = {"desk": (0.97, 1.0, 0.64), "desktop computer": (1.0, 1.0, 0.58)}
-SOUND = {"desk": (1.0, 0.95, 1.0), "desktop computer": (0.89, 0.44, 1.0)}
-"""As printed in section 3.3, for its three methods."""
+RECIPE = Recipe.named("desk")
+SETTINGS = RECIPE.settings
+F = torch.tensor(SETTINGS["f"], dtype=torch.float64)
+AREAS = torch.tensor([*SETTINGS["areas"].values()], dtype=torch.float64)
+COMPLETE = [[0.97, 1.0], [1.0, 1.0], [0.64, 0.58]]
+SOUND = [[1.0, 0.89], [0.95, 0.44], [1.0, 1.0]]
+"""As printed in section 3.3, for its three methods and two labels."""
 ROUNDING = 0.025
 """What inputs of two decimals allow: .13 / .15 may be anything from .806 to .931, and .89 is printed."""
 
 
-WORST = {method: tuple(map(min, zip(*scores(F, areas), strict=True))) for method, areas in AREAS.items()}
-"""Completeness and soundness of each method: the smallest over the labels."""
+def test_each_pair_scores_what_the_paper_prints() -> None:
+    for auc, complete, sound in zip(AREAS, COMPLETE, SOUND, strict=True):
+        assert completeness(auc, F, 0.0).tolist() == pytest.approx(complete, abs=0.005)
+        assert soundness(auc, F, 0.0).tolist() == pytest.approx(sound, abs=ROUNDING)
 
 
-@pytest.mark.parametrize("method", range(3))
-@pytest.mark.parametrize("label", range(2), ids=list(COMPLETE))
-def test_each_pair_scores_what_the_paper_prints(method: int, label: int) -> None:
-    complete, sound = scores(F, [*AREAS.values()][method])[label]
-    assert complete == pytest.approx(COMPLETE[LABELS[label]][method], abs=0.005)
-    assert sound == pytest.approx(SOUND[LABELS[label]][method], abs=ROUNDING)
-
-
-def test_worst_cases_are_the_papers() -> None:
-    assert [complete for complete, _ in WORST.values()] == pytest.approx([0.97, 1.0, 0.58], abs=0.005)
-    assert [sound for _, sound in WORST.values()] == pytest.approx([0.89, 0.44, 1.0], abs=ROUNDING)
+def test_the_recipe_finds_the_papers_worst_cases(tmp_path: Path) -> None:
+    found = run_desk(Job(RECIPE, SETTINGS, tmp_path))
+    assert found.holds and len(found.tables[0].records) == 6
+    for record in found.tables[0].records:
+        assert record["value"] == pytest.approx(record["paper"], abs=ROUNDING)
 
 
 def test_completeness_alone_would_choose_the_unsound_method() -> None:
-    chosen = max(WORST, key=lambda method: WORST[method][0])
-    assert chosen == "learned mask, TV .001"
-    assert WORST[chosen][1] == min(sound for _, sound in WORST.values())
+    chosen = int(completeness(AREAS, F, 0.0).amin(dim=1).argmax())
+    assert list(SETTINGS["areas"])[chosen] == "learned mask, TV .001"
+    assert int(soundness(AREAS, F, 0.0).amin(dim=1).argmin()) == chosen
 
 
 def test_the_printed_inputs_could_have_been_the_unrounded_ones() -> None:
     """Each printed score lies between those of the ends of its inputs' rounding intervals."""
-    for (_, auc), sound in zip(AREAS.values(), SOUND["desktop computer"], strict=True):
-        ((_, least),) = scores([F[1] - 0.005], [auc + 0.005])
-        ((_, most),) = scores([F[1] + 0.005], [max(auc - 0.005, 0.0)])
-        assert least <= sound + 0.005 and sound - 0.005 <= most
-
-
-def test_floors_work_as_in_the_definition() -> None:
-    assert scores([0.2], [0.05])[0][0] == pytest.approx(0.25)
-    assert scores([0.2], [0.05], e1=0.1)[0][0] == pytest.approx(0.5)
-    assert scores([0.001], [0.5])[0][1] == pytest.approx(0.002)
-    assert scores([0.001], [0.5], e2=0.1)[0][1] == pytest.approx(0.2)
-    assert scores([0.0], [0.0]) == [(1.0, 1.0)]
+    least = soundness(AREAS[:, 1] + 0.005, F[1] - 0.005, 0.0)
+    most = soundness((AREAS[:, 1] - 0.005).clamp_min(0), F[1] + 0.005, 0.0)
+    for low, high, (_, sound) in zip(least.tolist(), most.tolist(), SOUND, strict=True):
+        assert low <= sound + 0.005 and sound - 0.005 <= high

@@ -27,10 +27,10 @@ from proofmap.report.figures.grid import GridFigure
 from proofmap.report.figures.learned import artifacts_of
 from proofmap.reproduce import study_recipe
 from proofmap.reproduce.claims import compared
-from proofmap.reproduce.findings import Claim, Findings, Job, PaperTable, score_cell
+from proofmap.reproduce.findings import Claim, Findings, Job, PaperTable, score_table
 from proofmap.reproduce.rows import study_of
 from proofmap.reproduce.stored_maps import StoredMaps
-from proofmap.results.statistics import Limits, Score, pooled_interval, score_numbers
+from proofmap.results.statistics import Score, pooled_interval
 from proofmap.results.tables import number
 
 MEASURES = {
@@ -82,25 +82,21 @@ def _split(values: Tensor) -> dict[str, Tensor]:
 
 
 def _table(stored: StoredMaps, found: Mapping[str, Mapping[str, Mapping[str, Tensor]]]) -> PaperTable:
-    rows, records = [], []
-    for row, measures in found.items():
-        for kind in _KINDS:
-            cells = []
-            for key, name in MEASURES.items():
-                values = measures[key][kind]
-                mean, (low, high) = float(values.nanmean()), pooled_interval(values, limits=_limits(key))
-                pooled = Score(name, mean, low, high, int((~values.isnan()).sum()), higher_is_better=True)
-                cells.append(score_cell(pooled))
-                records.append({"method": row, "labels": kind, "score": name, **score_numbers(pooled)})
-            rows.append((row, kind, *cells))
     n, labels = stored.labels.shape
     title = f"Masks of {labels} labels of {n} images; intervals draw images with all their labels"
-    return PaperTable(title, ("method", "labels", *MEASURES.values()), rows, records)
+    rows = {
+        (row, kind): [_pooled(key, measures[key][kind]) for key in MEASURES]
+        for row, measures in found.items()
+        for kind in _KINDS
+    }
+    return score_table(title, ["method", "labels"], list(MEASURES.values()), rows)
 
 
-def _limits(measure: str) -> Limits:
-    """The limits of a measure's values: 0 and 1, except for roughness."""
-    return Roughness.limits if measure == "roughness" else (0.0, 1.0)
+def _pooled(measure: str, values: Tensor) -> Score:
+    """The mean of values ``(N, L)`` over all pairs. They lie between 0 and 1, except for roughness."""
+    limits = Roughness.limits if measure == "roughness" else (0.0, 1.0)
+    low, high = pooled_interval(values, limits=limits)
+    return Score(MEASURES[measure], float(values.nanmean()), low, high, int((~values.isnan()).sum()))
 
 
 def _claims(found: Mapping[str, Mapping[str, Mapping[str, Tensor]]]) -> Iterator[Claim]:

@@ -33,10 +33,10 @@ from proofmap.reproduce.findings import (
     Job,
     PaperTable,
     WorkDone,
-    score_cell,
+    score_table,
 )
 from proofmap.reproduce.rows import Sample, draw_sample
-from proofmap.results.statistics import Score, mean_score, score_numbers
+from proofmap.results.statistics import Score, mean_score
 from proofmap.results.tables import number
 from proofmap.session import Session
 
@@ -124,20 +124,13 @@ def _noise(here: Sample, seed: int) -> Tensor:
 
 
 def _table(found: Mapping[int, MaskScores], chance: Tensor, f: Tensor, share: float) -> PaperTable:
-    rows, records = [], []
-    for k, some in found.items():
-        scores = [_mean(name, values) for name, values in some.items()]
-        rows.append((f"K = {k}", *map(score_cell, scores)))
-        records += [{"method": f"K = {k}", "score": s.name, **score_numbers(s)} for s in scores]
-    for row, values_of_row, overlaps in (
-        ("positions at random", chance, number(share)),
-        ("whole image", f, "-"),
-    ):
-        score = _mean("weakest mask", values_of_row)
-        rows.append((row, score_cell(score), score_cell(score), overlaps))
-        records.append({"method": row, "score": score.name, **score_numbers(score)})
+    rows = {
+        (f"K = {k}",): [_mean(name, values) for name, values in some.items()] for k, some in found.items()
+    }
+    rows[("positions at random",)] = [_mean("weakest mask", chance)]
+    rows[("whole image",)] = [_mean("weakest mask", f)]
     title = f"f of the top label when {share:.0%} of the positions are shown on gray, {len(f)} images"
-    return PaperTable(title, ("masks", "the weakest mask", "mean of masks", "overlap"), rows, records)
+    return score_table(title, ["method"], ["the weakest mask", "mean of masks", "overlap"], rows)
 
 
 def _claims(found: Mapping[int, MaskScores], chance: Tensor, share: float) -> Iterator[Claim]:

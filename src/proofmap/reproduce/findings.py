@@ -12,7 +12,7 @@ from proofmap.core.text import counted
 from proofmap.report.figures.drawing import Figure
 from proofmap.reproduce.recipe import Recipe
 from proofmap.results import tables
-from proofmap.results.statistics import Score
+from proofmap.results.statistics import Score, score_numbers
 from proofmap.study.watchers import Watcher
 
 
@@ -32,10 +32,31 @@ class PaperTable:
         return f"## {self.title}\n\n{tables.markdown(self.header, self.rows)}"
 
 
-def score_cell(score: Score, printed: float | None = None) -> str:
-    """The text of a table cell: a mean with its interval, and the number that the paper prints, if there is one."""
-    beside = "" if printed is None else f" (paper {tables.number(float(printed))})"
-    return f"{tables.with_interval(score.value, score.low, score.high, score.n)}{beside}"
+def score_table(
+    title: str,
+    keys: Sequence[str],
+    columns: Sequence[str],
+    rows: Mapping[Any, Sequence[Score]],
+    paper: Mapping[str, Mapping[str, float]] | None = None,
+) -> PaperTable:
+    """A table of scores: means with their intervals.
+
+    ``rows`` has the scores of each row by the row's cells under ``keys``. ``paper`` has the numbers that the paper prints, by the first of these
+    cells and by the name of the score; they are put beside the scores found here.
+    """
+    shown, records = [], []
+    for row, scores in rows.items():
+        cells = list(row)
+        for score in scores:
+            printed = (paper or {}).get(row[0], {}).get(score.name)
+            beside = "" if printed is None else f" (paper {tables.number(float(printed))})"
+            cells.append(tables.with_interval(score.value, score.low, score.high, score.n) + beside)
+            record = {**dict(zip(keys, row, strict=True)), "score": score.name, **score_numbers(score)}
+            records.append(
+                record if paper is None else {**record, "paper": "" if printed is None else printed}
+            )
+        shown.append(cells + [""] * (len(columns) - len(scores)))
+    return PaperTable(title, (*keys, *columns), shown, records)
 
 
 def verdict_of(holds: bool | None) -> str:

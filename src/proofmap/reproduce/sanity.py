@@ -29,12 +29,11 @@ from proofmap.reproduce.findings import (
     Job,
     PaperTable,
     WorkDone,
-    score_cell,
+    score_table,
 )
 from proofmap.reproduce.rows import Sample, draw_sample
 from proofmap.results.randomisation import BAR, FLOOR, Order, SanityChecks
-from proofmap.results.statistics import mean_score, score_numbers
-from proofmap.results.tables import interval, signed
+from proofmap.results.statistics import mean_score
 
 SHARE = 0.3
 Maps = Mapping[str, tuple[Tensor, Tensor]]
@@ -102,24 +101,13 @@ def _roughness(maps: Maps) -> Iterator[tuple[str, tuple[Tensor, Tensor]]]:
 
 
 def _roughness_table(rough: Mapping[str, tuple[Tensor, Tensor]]) -> PaperTable:
-    rows, records = [], []
-    for row, both in rough.items():
-        cells = []
-        for when, values in zip(("trained", "randomised"), both, strict=True):
-            score = mean_score("roughness", values, higher_is_better=False, limits=Roughness.limits)
-            cells.append(score_cell(score))
-            records.append({"method": row, "layers": when, "score": score.name, **score_numbers(score)})
-        rise = mean_score("rise", both[1] - both[0], higher_is_better=True)
-        rows.append(
-            (
-                row,
-                *cells,
-                f"{signed(rise.value)} {interval(rise.low, rise.high, rise.n, signed)}",
-                str(rise.n),
-            )
-        )
-    header = ("method", "trained", "last layer randomised", "difference", "n")
-    return PaperTable(f"Roughness of the top {SHARE:.0%} of the maps", header, rows, records)
+    rows = {
+        (row, when): [mean_score("roughness", values, higher_is_better=False, limits=Roughness.limits)]
+        for row, both in rough.items()
+        for when, values in zip(("trained", "randomised"), both, strict=True)
+    }
+    title = f"Roughness of the top {SHARE:.0%} of the maps"
+    return score_table(title, ["method", "layers"], ["roughness"], rows)
 
 
 def _claims(

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError, ProofmapError
-from proofmap.core.files import atomic_write
+from proofmap.core.files import atomic_write, written_together
 from proofmap.metrics.judged import Judged
 from proofmap.report.figures.drawing import evaluation_settings
 from proofmap.results.evaluation import Evaluation
@@ -33,43 +33,32 @@ from proofmap.study.store import IMAGES, MAPS, SCORES
 
 @contextmanager
 def copied_from(start: Path | None, folder: Path) -> Iterator[None]:
-    """Copy the run ``start`` to ``folder``, where a study then continues it. If the study is refused, the copy is removed."""
+    """Copy the run ``start`` to ``folder``, where a study then continues it. If the study is refused, the copy is removed.
+
+    The manifest is copied last, because a folder with a manifest counts as a run and must be complete.
+    """
     if start is None or (folder / MANIFEST).exists():
         yield
         return
     with Run(start) as run:
         _ = run.images  # raises if it cannot be read
-    made = [path for path in (folder, *folder.parents) if not path.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    copied = _copy(start, folder)
+    is_new = not folder.exists()
+    names = [MAPS, IMAGES, *(path.name for path in start.glob(f"{SCORES}-wal")), SCORES]
+    with written_together(folder) as part:
+        shutil.rmtree(folder / MAPS, ignore_errors=True)  # left by a process that was killed
+        for path in (start / name for name in names):
+            if path.is_dir():
+                shutil.copytree(path, part / path.name)
+            elif path.exists():
+                shutil.copyfile(path, part / path.name)
+    with atomic_write(folder / MANIFEST) as part:
+        shutil.copyfile(start / MANIFEST, part)
     try:
         yield
     except ProofmapError as error:
-        for path in [folder] if folder in made else copied:
+        for path in [folder] if is_new else [folder / name for name in (*names, MANIFEST)]:
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-        for path in made[1:]:
-            path.rmdir()
         raise InputError(f"the recipe cannot begin with {start}: {error}. Leave out --from") from error
-
-
-def _copy(start: Path, folder: Path) -> list[Path]:
-    """Copy a run to a folder and return the copied files. Files that a killed process left there are replaced.
-
-    The manifest is copied last, because a folder with a manifest counts as a run and must be complete.
-    """
-    there = [
-        path
-        for path in (start / MAPS, start / IMAGES, *sorted(start.glob(f"{SCORES}-wal")), start / SCORES)
-        if path.exists()
-    ]
-    for path in there:
-        if path.is_dir():
-            shutil.copytree(path, folder / path.name, dirs_exist_ok=True)
-        else:
-            shutil.copyfile(path, folder / path.name)
-    with atomic_write(folder / MANIFEST) as part:
-        shutil.copyfile(start / MANIFEST, part)
-    return [folder / path.name for path in (*there, start / MANIFEST)]
 
 
 def select_rows(evaluation: Evaluation, study: Study) -> Evaluation:

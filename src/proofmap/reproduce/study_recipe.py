@@ -23,15 +23,12 @@ methods = ["Random"]            # rows of the study to repeat, as "Random, whole
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import nan
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from proofmap.core.errors import InputError
 from proofmap.core.text import counted
@@ -41,15 +38,12 @@ from proofmap.report.figures.drawing import Figure
 from proofmap.report.figures.masks import mask_pairs, two_objects
 from proofmap.report.runs import SavedRun
 from proofmap.reproduce.claims import claims_of
-from proofmap.reproduce.findings import Findings, Job, PaperTable, WorkDone, score_cell
+from proofmap.reproduce.findings import Findings, Job, PaperTable, WorkDone, score_table
 from proofmap.reproduce.rows import FLOORS, by_epsilons, rows_for_later, study_of
 from proofmap.reproduce.stored_maps import StoredMaps, copied_from, select_rows
 from proofmap.reproduce.tuning import Tuning, tune
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.records import MethodResult
 from proofmap.results.sharing import shared, without_folders
-from proofmap.results.statistics import score_numbers
-from proofmap.results.tables import number
 from proofmap.study import Run, run_study
 from proofmap.study.watchers import ProgressFile
 
@@ -194,9 +188,8 @@ def score_tables(evaluation: Evaluation, settings: Mapping[str, Any]) -> list[Pa
     """A table of all scores, and one more table for each metric that is judged at several thresholds."""
     several, paper = by_epsilons(settings), settings.get("paper", {})
     apart = {name for names in several.values() for name in names}
-    all_names = [score.name for score in evaluation.results[0].scores]
     title = f"{evaluation.settings['model']}, {counted(len(evaluation), 'image')}, labels {evaluation.settings['labels']}"
-    plain = [name for name in all_names if name not in apart]
+    plain = [score.name for score in evaluation.results[0].scores if score.name not in apart]
     made = [_table(evaluation, title, {name: name for name in plain}, paper)] if plain else []
     for metric, names in several.items():
         floor = FLOORS[evaluation.results[0].score(names[0]).kind]
@@ -205,46 +198,17 @@ def score_tables(evaluation: Evaluation, settings: Mapping[str, Any]) -> list[Pa
             for name, (preset, pair) in zip(names, settings["epsilons"].items(), strict=True)
         }
         printed = {
-            row: {name: cells[metric] for name in names if metric in cells} for row, cells in paper.items()
+            row: dict.fromkeys(names, cells[metric]) for row, cells in paper.items() if metric in cells
         }
         made.append(_table(evaluation, f"{metric}: {title}", headers, printed))
-    return [*made, _distances(evaluation, settings)] if several and paper else made
-
-
-def _distances(evaluation: Evaluation, settings: Mapping[str, Any]) -> PaperTable:
-    """A table of how far the scores at each pair of thresholds are from the printed numbers, on average over the printed rows. Rows that read
-    one printed row in several ways, such as "Gradient" and "Gradient, unsigned", count once together."""
-    several, paper = by_epsilons(settings), settings["paper"]
-    rows, records = [], []
-    for place, (preset, pair) in enumerate(settings["epsilons"].items()):
-        values: dict[str, float] = dict(pair)
-        for metric, names in several.items():
-            away: dict[str, list[float]] = {}
-            for result in evaluation.results:
-                if metric in (cells := paper.get(result.name, {})):
-                    first = result.name.partition(",")[0]
-                    gap = abs(result.score(names[place]).value - cells[metric])
-                    away.setdefault(first if first in paper else result.name, []).append(gap)
-            values[f"{metric}, mean of {len(away)}"] = fmean(map(fmean, away.values())) if away else nan
-        rows.append((preset, *map(number, values.values())))
-        records.append({"thresholds": preset, **values})
-    return PaperTable(
-        "How far from the printed numbers each pair of thresholds is", tuple(records[0]), rows, records
-    )
+    return made
 
 
 def _table(
     evaluation: Evaluation, title: str, headers: Mapping[str, str], paper: Mapping[str, Mapping[str, float]]
 ) -> PaperTable:
-    rows, records = [], []
-    for result in evaluation.results:
-        printed = paper.get(result.name, {})
-        rows.append((result.name, *(score_cell(result.score(name), printed.get(name)) for name in headers)))
-        for name in headers:
-            score = result.score(name)
-            cells = {"method": result.name, "score": name, **score_numbers(score)}
-            records.append({**cells, "paper": printed.get(name, "")})
-    return PaperTable(title, ("method", *headers.values()), rows, records)
+    rows = {(result.name,): [result.score(name) for name in headers] for result in evaluation.results}
+    return score_table(title, ["method"], list(headers.values()), rows, paper)
 
 
 def rows_table(evaluation: Evaluation, methods: Mapping[str, Method]) -> PaperTable:
@@ -275,35 +239,28 @@ def _whole(job: Job) -> Job:
 
 
 def _together(cut: JudgedRows, whole: JudgedRows) -> JudgedRows:
-    names = cut.evaluation.image_names
-    added = [_in_order_of(result, whole.evaluation.image_names, names) for result in whole.evaluation.results]
-    methods = {f"{name}, whole photos": method for name, method in whole.methods.items()}
-    work = WorkDone(
-        cut.work.images,
-        cut.work.labels,
-        cut.work.passes + whole.work.passes,
-        cut.work.whole and whole.work.whole,
+    """The rows of the cut photos, and those of the whole photos of the same names; NaN where a photo was not judged whole."""
+    there = {name: i for i, name in enumerate(whole.evaluation.image_names)}
+    at = torch.tensor([there.get(name, -1) for name in cut.evaluation.image_names])
+    added = [
+        replace(
+            result,
+            name=f"{result.name}, whole photos",
+            values={name: own[at].masked_fill(at < 0, torch.nan) for name, own in result.values.items()},
+        )
+        for result in whole.evaluation.results
+    ]
+    work = replace(
+        cut.work, passes=cut.work.passes + whole.work.passes, whole=cut.work.whole and whole.work.whole
     )
     return replace(
         cut,
         evaluation=replace(cut.evaluation, results=(*cut.evaluation.results, *added)),
-        methods={**cut.methods, **methods},
+        methods={
+            **cut.methods,
+            **{f"{name}, whole photos": method for name, method in whole.methods.items()},
+        },
         notes=(*cut.notes, *(f"whole photos: {note}" for note in whole.notes)),
         work=work,
         failed=cut.failed + whole.failed,
     )
-
-
-def _in_order_of(result: MethodResult, own: Sequence[str], wanted: Sequence[str]) -> MethodResult:
-    """The row with its values in the order of the images ``wanted``; NaN for images that are not among its ``own``."""
-    place = {name: i for i, name in enumerate(own)}
-    return replace(
-        result,
-        name=f"{result.name}, whole photos",
-        values={name: _ordered(values, place, wanted) for name, values in result.values.items()},
-    )
-
-
-def _ordered(values: Tensor, place: Mapping[str, int], wanted: Sequence[str]) -> Tensor:
-    found = [float(values[place[name]]) if name in place else torch.nan for name in wanted]
-    return torch.tensor(found, dtype=values.dtype)

@@ -22,10 +22,10 @@ from proofmap.metrics.curves import Curves
 from proofmap.report.figures.curves import TVCurves
 from proofmap.reproduce import study_recipe
 from proofmap.reproduce.claims import compared
-from proofmap.reproduce.findings import Claim, Findings, Job, PaperTable, score_cell
+from proofmap.reproduce.findings import Claim, Findings, Job, PaperTable, score_table
 from proofmap.reproduce.rows import study_of
 from proofmap.reproduce.stored_maps import StoredMaps
-from proofmap.results.statistics import mean_score, score_numbers
+from proofmap.results.statistics import mean_score
 from proofmap.results.tables import signed
 from proofmap.study import Study
 
@@ -64,22 +64,16 @@ def played(stored: StoredMaps, study: Study, rows: Sequence[str], panels: Mappin
 def areas_table(stored: StoredMaps, found: CurvesByPanel) -> PaperTable:
     """A table of the mean area under the curve, by row, label and fill."""
     columns = [(place, fill) for place in range(len(LABELS)) for fill in found]
-    rows, records = [], []
-    for row in next(iter(found.values())):
-        cells = []
-        for place, fill in columns:
-            score = mean_score(
-                f"{LABELS[place]}, {fill}",
-                found[fill][row].auc[:, place].cpu(),
-                higher_is_better=place == 0,
-                limits=(0.0, 1.0),
-            )
-            cells.append(score_cell(score))
-            records.append({"method": row, "score": score.name, **score_numbers(score)})
-        rows.append((row, *cells))
+    names = [f"{LABELS[place]}, {fill}" for place, fill in columns]
+    rows = {
+        (row,): [
+            mean_score(name, found[fill][row].auc[:, place], higher_is_better=place == 0, limits=(0.0, 1.0))
+            for name, (place, fill) in zip(names, columns, strict=True)
+        ]
+        for row in next(iter(found.values()))
+    }
     title = f"Areas under the curves, {len(stored.evaluation)} images"
-    header = ("method", *(f"{LABELS[place]}, {fill}" for place, fill in columns))
-    return PaperTable(title, header, rows, records)
+    return score_table(title, ["method"], names, rows)
 
 
 def area_claims(found: CurvesByPanel) -> Iterator[Claim]:
