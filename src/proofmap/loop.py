@@ -7,8 +7,9 @@ already (recipes, ``pm.insertion``) makes a :class:`~proofmap.metrics.judged.Jud
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -29,7 +30,7 @@ from proofmap.metrics.metric import Metric
 from proofmap.metrics.proof_scores import ProofMetric
 from proofmap.metrics.targets import Probability
 from proofmap.plugins.failures import reason_of
-from proofmap.session import Session, Watch
+from proofmap.session import Session, Watch, watch_at
 
 
 @dataclass(frozen=True)
@@ -41,13 +42,13 @@ class Row:
     ``failure`` is the reason and there are no results.
     """
 
-    method: str
     places: tuple[int, ...]
     maps: Tensor = field(default_factory=lambda: torch.empty(0))
     values: Mapping[str, Tensor] = field(default_factory=dict)
     pairs: Mapping[str, Tensor] = field(default_factory=dict)
     insertion: Curves | None = None
     failure: str = ""
+    method: str = ""
     seconds: float = 0.0
 
 
@@ -82,92 +83,61 @@ def judge_blocks(
     for block in blocks:
         if not skip_failures:  # before hours of work
             for method in methods.values():
-                _check(session, method, metrics, block)
+                _check(session, method, game, block)
         for name, method in methods.items():
             began = time.monotonic()
             session.progress = progress or Progress()
-            session.watch = None if watch is None else _shifted(watch, number + first)
-            one = _Block(session, name, method, metrics, keep_maps - first, curves)
+            session.watch = watch_at(watch, range(number + first, number + first + len(block)))
+            judge = partial(_judge_part, session, method, metrics, keep_maps - first, curves, block)
             try:
-                rows = one.rows(block) if skip_failures else [one.judge(block, range(len(block)))]
+                if skip_failures:
+                    _check(session, method, game, block)
+                rows = _halves(judge, session, len(block)) if skip_failures else [judge(range(len(block)))]
                 session.look(block.images, block.labels, game).check(f"while {name} was judged")
             except (UnsteadyNet, InputError) as error:  # what was found belongs to no one net or label
                 if not skip_failures:
                     raise
-                rows = [Row(name, tuple(range(len(block))), failure=reason_of(error))]
+                rows = [Row(tuple(range(len(block))), failure=reason_of(error))]
             finally:
                 session.progress, session.watch, session.made = Progress(), None, {}
             seconds = time.monotonic() - began
-            yield from (replace(row, seconds=seconds / len(rows)) for row in rows)
+            yield from (replace(row, method=name, seconds=seconds / len(rows)) for row in rows)
         first += len(block)
 
 
-def _shifted(watch: Watch, start: int) -> Watch:
-    """The callback ``watch`` for a block of images whose first image has the number ``start``."""
-    return lambda image, *rest: watch(start + image, *rest)
+def _halves(judge: Callable[[range], Row], session: Session, count: int) -> list[Row]:
+    """The rows of a block of ``count`` images, in which images that fail are skipped."""
+    net = session.net
+    batches = net.batches[0].size, net.batches[1].size
+
+    def halves(places: range) -> list[Row]:
+        try:
+            return [judge(places)]
+        except Exception as error:
+            if isinstance(error, OutOfMemory):  # it leaves batches of one, and other images may need less
+                net.fix_batches(*batches)
+            if len(places) == 1:
+                return [Row(tuple(places), failure=reason_of(error))]
+        # outside the except block, so that the traceback does not keep the failed block's tensors alive
+        half = len(places) // 2
+        return halves(places[:half]) + halves(places[half:])
+
+    return halves(range(count))
 
 
-@dataclass(frozen=True)
-class _Block:
-    """Judges one method on one block of images, or on parts of it. ``keep_maps`` counts from the block's first image."""
-
-    session: Session
-    name: str
-    method: Method
-    metrics: Mapping[str, Metric]
-    keep_maps: int
-    curves: bool
-
-    def rows(self, block: Subjects) -> list[Row]:
-        """The rows of a block, in which images that fail are skipped."""
-        net = self.session.net
-        batches = net.batches[0].size, net.batches[1].size
-        _check(self.session, self.method, self.metrics, block)
-
-        def halves(places: range) -> list[Row]:
-            try:
-                return [self.judge(block, places)]
-            except Exception as error:
-                if isinstance(error, OutOfMemory):  # it leaves batches of one, and other images may need less
-                    net.fix_batches(*batches)
-                if len(places) == 1:
-                    return [Row(self.name, tuple(places), failure=reason_of(error))]
-            # outside the except block, so that the traceback does not keep the failed block's tensors alive
-            half = len(places) // 2
-            return halves(places[:half]) + halves(places[half:])
-
-        return halves(range(len(block)))
-
-    def judge(self, block: Subjects, places: range) -> Row:
-        """The row of the images with these indices in the block."""
-        some = block[places.start : places.stop]
-        keep = max(0, min(self.keep_maps - places.start, len(places)))
-        found = _judge(self.session, self.method, some, self.metrics, keep, self.curves)
-        return replace(found, method=self.name, places=tuple(places))
-
-
-def _check(session: Session, method: Method, metrics: Mapping[str, Metric], block: Subjects) -> None:
+def _check(session: Session, method: Method, game: Game, block: Subjects) -> None:
     """Refuse a net whose outputs for masked images depend on the batch, and a function of the user that ignores its labels, if a rule
     chose them for each image and the maps do not exist yet. Both are found out at the first block.
     """
-    session.look(block.images, block.labels, _masking_game(metrics))
+    session.look(block.images, block.labels, game)
     rule = None if method in block.maps else block.rule
     chosen = rule is not None and rule.kind in ("top", "probable", "true")
-    if not chosen or method.label_free or not bool((block.labels[:, 1:] != NO_LABEL).any()):
-        return
-
-    def refusal() -> str:
-        own = method
-        while own.source is not None:
-            own = own.source
-        try:
-            own.check_labels_used(session, block.images, block.labels)
-        except InputError as error:
-            return str(error)
-        return ""
-
-    if refused := session.memo(("labels used", method), refusal):
-        raise InputError(refused)
+    if chosen and not method.label_free and bool((block.labels[:, 1:] != NO_LABEL).any()):
+        while method.source is not None:
+            method = method.source
+        session.memo(
+            ("labels used", method), lambda: method.check_labels_used(session, block.images, block.labels)
+        )
 
 
 def _masking_game(metrics: Mapping[str, Metric]) -> Game:
@@ -175,16 +145,29 @@ def _masking_game(metrics: Mapping[str, Metric]) -> Game:
     return next((game for metric in metrics.values() for game in metric.games()), InsertionGame())
 
 
-def _judge(
+def _judge_part(
     session: Session,
     method: Method,
-    subjects: Subjects,
     metrics: Mapping[str, Metric],
     keep_maps: int,
     curves: bool,
+    block: Subjects,
+    places: range,
+) -> Row:
+    """The row of the images with these indices in the block. ``keep_maps`` counts from the block's first image."""
+    some, keep = block[places.start : places.stop], max(0, keep_maps - places.start)
+    return replace(_judge(session, method, metrics, keep, curves, some), places=tuple(places))
+
+
+def _judge(
+    session: Session,
+    method: Method,
+    metrics: Mapping[str, Metric],
+    keep_maps: int,
+    curves: bool,
+    subjects: Subjects,
 ) -> Row:
     """Make a method's maps for some images, and compute every metric on them. Inputs of different lengths are judged each at its own."""
-    places = tuple(range(len(subjects)))
     groups = session.inputs.by_length(subjects.images)
     if groups:  # inputs with different numbers of positions are judged each at its own length
         near = {n: session.at_length(n) for n, _ in groups}
@@ -194,11 +177,11 @@ def _judge(
                 own.judging().prepare(metric)
 
         def at_length(n: int, own: Tensor, progress: Progress) -> Row:
-            near[n].progress, near[n].watch = progress, session.watch_at(own.tolist())
+            near[n].progress, near[n].watch = progress, watch_at(session.watch, own.tolist())
             some = subjects[own.tolist()]
             cut = {method: maps[..., :n] for method, maps in some.maps.items()}
             some = replace(some, images=session.inputs.cut(some.images, n), maps=cut)
-            return _judge(near[n], method, some, metrics, int((own < keep_maps).sum()), curves)
+            return _judge(near[n], method, metrics, int((own < keep_maps).sum()), curves, some)
 
         labels = subjects.labels.shape[1]
         parts = each_length(session.net, groups, at_length, labels=labels, progress=session.progress)
@@ -216,16 +199,17 @@ def _judge(
         objects=subjects.objects,
     )
     shown = judged.play(shown_game(list(metrics.values()))).mapped(Tensor.cpu) if curves else None
-    values, pairs = dict.fromkeys(metrics, torch.empty(0)), {}
     # games that are played for all labels come first: metrics of the first label read them too
-    for name, metric in sorted(metrics.items(), key=lambda each: each[1].reads == "first"):
-        found, of_pairs = metric.measure(judged)
-        values[name] = found.cpu().clone()
-        if of_pairs is not None:
-            pairs[name] = of_pairs.cpu().clone()
-    stored = (maps[:, :1] if method.label_free else maps)[: max(0, keep_maps)]
-    pairs = {name: pairs[name] for name in metrics if name in pairs}
-    return Row("", places, stored.cpu().clone(), values, pairs, shown)
+    order = sorted(metrics.items(), key=lambda each: each[1].reads == "first")
+    found = {name: metric.measure(judged) for name, metric in order}
+    stored = (maps[:, :1] if method.label_free else maps)[:keep_maps]
+    return Row(
+        tuple(range(len(subjects))),
+        stored.cpu().clone(),
+        {name: found[name][0].cpu().clone() for name in metrics},
+        {name: pairs.cpu().clone() for name in metrics if (pairs := found[name][1]) is not None},
+        shown,
+    )
 
 
 def widened(values: Tensor, labels: int, empty: float, *axes: int) -> Tensor:
@@ -246,21 +230,15 @@ def join_rows(blocks: Sequence[Row]) -> Row:
     """Join the rows of one method on several blocks into one, in their order. Results with fewer labels than others are padded."""
     curves = [b.insertion for b in blocks if b.insertion is not None]
     widest = max(c.labels.shape[1] for c in curves)
-    empty = {"labels": NO_LABEL}
-    together: dict[str, Any] = {
-        key: torch.cat([widened(getattr(c, key), widest, empty.get(key, torch.nan)) for c in curves])
-        for key in ("labels", "f", "probabilities", "auc", "error")
-    }
-    for key in ("matrix", "whole"):
-        parts = [part for c in curves if (part := getattr(c, key)) is not None]
-        if len(parts) == len(curves):
-            together[key] = torch.cat(
-                [widened(part, widest, torch.nan, *((1, 2) if key == "matrix" else (1,))) for part in parts]
-            )
+    together: dict[str, Any] = {}
+    for key in ("labels", "f", "probabilities", "auc", "error", "matrix", "whole"):
+        parts, axes = [getattr(c, key) for c in curves], (1, 2) if key == "matrix" else (1,)
+        if all(part is not None for part in parts):
+            empty = NO_LABEL if key == "labels" else torch.nan
+            together[key] = torch.cat([widened(part, widest, empty, *axes) for part in parts])
     label_free = all(b.maps.shape[1] == 1 for b in blocks if len(b.maps))
     maps = [b.maps if label_free else widened(b.maps, widest, 0) for b in blocks]
     return Row(
-        blocks[0].method,
         tuple(range(sum(len(b.places) for b in blocks))),
         torch.cat([m for m in maps if len(m)] or maps[:1]),
         {name: torch.cat([b.values[name] for b in blocks]) for name in blocks[0].values},
@@ -269,6 +247,7 @@ def join_rows(blocks: Sequence[Row]) -> Row:
             for name in blocks[0].pairs
         },
         replace(curves[0], **together),
+        method=blocks[0].method,
         seconds=sum(b.seconds for b in blocks),
     )
 
@@ -287,7 +266,6 @@ def _join_lengths(parts: Sequence[Row], places: Sequence[Tensor], positions: tup
         maps.append(whole)
         kept.append(own[: len(part.maps)])
     return Row(
-        "",
         tuple(range(len(order))),
         torch.cat(maps)[torch.cat(kept).argsort()],
         {name: torch.cat([part.values[name] for part in parts])[order] for name in parts[0].values},

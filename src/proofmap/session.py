@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["Session"]
 
 T = TypeVar("T")
+_SOURCE = "source"
+"""The key, among the pools, of the source of random images."""
 Role = Literal["all", "learn", "judge"]
 """Who draws random images: methods draw from one half of them (learn), metrics and games from the other (judge); all: from all of them."""
 
@@ -49,16 +51,9 @@ Watch = Callable[[int, int, Snapshot], None]
 """Callback that receives the index of an image, a label, and the intermediate mask."""
 
 
-class _Preparing(Protocol):
-    def prepare(self, session: Session) -> None: ...
-
-
-class _RandomImages:
-    """The random images of sessions that belong together: where they come from, and every pool that was built."""
-
-    def __init__(self, find: Callable[[], Any] | None) -> None:
-        self.find, self.source, self.asked = find, cast(Any, None), False
-        self.pools: dict[Hashable, Any] = {}
+def watch_at(watch: Watch | None, places: Sequence[int]) -> Watch | None:
+    """The callback for a part of the images: image k of the part is passed on as image ``places[k]``."""
+    return None if watch is None else lambda image, *rest: watch(places[image], *rest)
 
 
 class Session:
@@ -97,7 +92,8 @@ class Session:
         """How much f of a masked image differs between batches; None before it was looked at."""
         self.made: Mapping[Method, Tensor] = {}
         """Maps that exist already of the block of images that is judged."""
-        self._images = _RandomImages(distractors)
+        self._distractors = distractors
+        self._pools: dict[Hashable, Any] = {}  # of all sessions that belong together
         self._begin()
 
     def _begin(self) -> None:
@@ -136,23 +132,22 @@ class Session:
     def pool(self, key: Hashable, build: Callable[[], T]) -> T:
         """The result of ``build()``, called once per key for all nets with these inputs on this device: pools of random images."""
         full = (key, self.inputs, self.net.device)
-        if full not in self._images.pools:
-            self._images.pools[full] = build()
-        return cast(T, self._images.pools[full])
+        if full not in self._pools:
+            self._pools[full] = build()
+        return cast(T, self._pools[full])
 
     def source(self) -> Any:
         """The source of random images for fills that name none; None if there is none."""
-        images = self._images
-        if not images.asked and images.find is not None:
-            images.asked, images.source = True, images.find()
-        return images.source
+        if _SOURCE not in self._pools:
+            self._pools[_SOURCE] = None if self._distractors is None else self._distractors()
+        return self._pools[_SOURCE]
 
     @property
     def used_source(self) -> Any:
         """What :meth:`source` returned, or None if nothing has asked for it yet."""
-        return self._images.source
+        return self._pools.get(_SOURCE)
 
-    def prepare(self, plugin: _Preparing) -> None:
+    def prepare(self, plugin: Any) -> None:
         """Let a method, metric, game or fill find or build what it needs, once. It raises if it cannot be used with this net."""
         self.memo(("prepared", plugin), lambda: plugin.prepare(self))
 
@@ -191,11 +186,6 @@ class Session:
         if n not in self._lengths:
             self._lengths[n] = self._relative(self.net.at_length(n), whole=self.whole or self)
         return self._lengths[n]
-
-    def watch_at(self, places: Sequence[int]) -> Watch | None:
-        """The callback for a part of the images: image k of the part is passed on as image ``places[k]``."""
-        watch = self.watch
-        return None if watch is None else lambda image, *rest: watch(places[image], *rest)
 
     # ---- looks at the net -------------------------------------------------------------------------------------------
 
@@ -308,7 +298,7 @@ class Session:
             session.prepare(method)
 
         def at_length(n: int, places: Tensor, progress: Progress) -> None:
-            near[n].progress, near[n].watch = progress, self.watch_at(places.tolist())
+            near[n].progress, near[n].watch = progress, watch_at(self.watch, places.tolist())
             maps[places, :, :n] = near[n].maps(method, inputs.cut(images[places], n), labels[places])
 
         each_length(net, groups, at_length, labels=labels.shape[1], progress=self.progress)
