@@ -301,8 +301,7 @@ def test_a_file_of_a_scikit_learn_pipeline_of_texts_is_explained(pipeline: Any, 
         30,
         "cut",
     )
-    (tmp_path / "t.csv").write_text("id,text,mark\n1,a good film,1\n2,bad,0\n", encoding="utf-8")
-    sampled = pm.load_classifier(f"{spec}&data={tmp_path / 't.csv'}&target=mark").inputs
+    sampled = pm.load_classifier(spec, data=["a good film", "bad"]).inputs
     assert isinstance(sampled, Text) and sampled.pool == ("a good film", "bad")
     table = LogisticRegression().fit([[0.0], [1.0]], [0, 1])
     joblib.dump(table, tmp_path / "table.joblib")
