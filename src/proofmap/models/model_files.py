@@ -115,7 +115,9 @@ def _table(path: Path, target: str | None) -> Any:
 def _texts(spec: ModelSpec, data: Any) -> Text:
     """The description of the texts that a model takes, with ``data`` as a sample."""
     if "data" in spec.options:
-        raise InputError(f"{spec.text} takes texts: give a sample of them as load_classifier(..., data=[...])")
+        raise InputError(
+            f"{spec.text} takes texts: give a sample of them as load_classifier(..., data=[...])"
+        )
     settings: dict[str, Any] = {key: spec.options[key] for key in _TEXT if key in spec.options}
     if not (length := settings.get("length", "512")).isdecimal():
         raise InputError(f"length of {spec.text} must be a number, not {length!r}")
