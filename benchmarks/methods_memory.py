@@ -37,7 +37,6 @@ CHEAP = {
     "learned-mask": "learned-mask:steps=3,scale=4,fill=noise",
     "pytorch-grad-cam": "pytorch-grad-cam:GradCAM",
     "top-label": "top-label:gradient",
-    "torch-cam": "torch-cam:GradCAM",
 }
 
 

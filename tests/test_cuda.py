@@ -124,7 +124,6 @@ def test_maps_of_layers_and_attention_agree_with_the_cpu_also_in_half_precision(
     [
         ("captum:IntegratedGradients(n_steps=4,baselines=gray)", "captum"),
         ("captum:LayerGradCam", "captum"),
-        ("torch-cam:GradCAM", "torchcam"),
         ("pytorch-grad-cam:GradCAM", "pytorch_grad_cam"),
     ],
 )

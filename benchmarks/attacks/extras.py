@@ -70,7 +70,6 @@ FEATURES: dict[str, tuple[str, str]] = {
     "figures": ("", "pm.draw_figure('curves', out='figures', evaluation=judged())"),
     "captum": ("", "explained('captum:IntegratedGradients(n_steps=4)')"),
     "grad-cam": ("", "explained('pytorch-grad-cam:GradCAM')"),
-    "torch-cam": ("", "explained('torch-cam:GradCAM')"),
     "app": ("", "SERVE"),
     "ray": ("", "from proofmap.study import RayExecutor; study(executor=RayExecutor(workers=1))"),
     "parquet": ("", "from proofmap.study import export_run; export_run(study(), 'tables', 'parquet')"),

@@ -56,7 +56,7 @@ def test_every_fill_that_is_listed_has_a_picture_and_another_says_why_not(client
 def test_every_method_that_is_listed_can_be_asked_for(client: TestClient, server: Server) -> None:
     names = [method["name"] for method in client.get("/api/about").json()["methods"]]
     assert [server.choices.method(name).title() for name in names] == names
-    adapters = {"captum", "lime-tabular", "pytorch-grad-cam", "shap", "torch-cam"}
+    adapters = {"captum", "lime-tabular", "pytorch-grad-cam", "shap"}
     assert {name.partition(":")[0] for name in names} == {*METHODS} - adapters
 
 

@@ -48,7 +48,7 @@ def test_settings_are_those_of_the_command_line(spec: str) -> None:
         "phang-masker:weights=masker.safetensors",
         "blurred:phang-masker:weights=x",
         "captum:IntegratedGradients",
-        "top-label:torch-cam:GradCAM",
+        "top-label:captum:Saliency",
         "blurred(of=pytorch-grad-cam(of=GradCAM))",
         "learned-mask:fill=images:/etc",
         "grad-cam:layer=../x",

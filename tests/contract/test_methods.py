@@ -81,7 +81,6 @@ VARIANTS = [
 ADAPTED = {
     "captum:NoiseTunnel(attribution_method=InputXGradient,nt_samples=2)": "captum",
     "pytorch-grad-cam:GradCAM": "pytorch_grad_cam",
-    "torch-cam:GradCAMpp": "torchcam",
     "shap:KernelExplainer(nsamples=6),regions=4,superpixels=grid": "shap",
     "lime-tabular:samples=12,discretizer=none,rows=images(source=samples,size=16)": "lime",
 }

@@ -27,7 +27,6 @@ from proofmap.methods.adapters.captum import Captum
 from proofmap.methods.adapters.library import parameters
 from proofmap.methods.controls import Inverse
 from proofmap.methods.from_function import FromFunction
-from proofmap.plugins.specs import split_specs
 from tests.sessions import bound
 from tests.toys import MEAN, conv_classifier, conv_net, pixels
 
@@ -84,22 +83,6 @@ def test_a_class_is_written_with_its_options(captum: ModuleType, spec: Any, of: 
     assert method.settings() == {"method": "captum", "of": of, "channels": channels}
 
 
-def test_lists_and_wrappers_hold_them(captum: ModuleType) -> None:
-    text = (
-        "random,captum:IntegratedGradients(n_steps=4,method=riemann_left),top-label:captum:Saliency,gradient"
-    )
-    specs = split_specs(text)
-    assert [make_method(spec).name for spec in specs] == ["random", "captum", "top-label", "gradient"]
-    assert make_method(specs[1]).title() == specs[1]
-    assert make_method("top-label:captum:IntegratedGradients(n_steps=4)").title() == (
-        "top-label:captum:IntegratedGradients(n_steps=4)"
-    )
-    assert split_specs("captum:IntegratedGradients,n_steps=4,random") == [
-        "captum:IntegratedGradients:n_steps=4",
-        "random",
-    ]
-
-
 @pytest.mark.parametrize(
     "spec, told",
     [
@@ -121,25 +104,21 @@ def test_what_captum_does_not_have_is_told(captum: ModuleType, spec: str, told: 
         make_method(spec)
 
 
-def test_what_the_cam_libraries_do_not_have_is_told(
-    pytorch_grad_cam: ModuleType, torchcam: ModuleType
-) -> None:
+def test_what_pytorch_grad_cam_does_not_have_is_told(pytorch_grad_cam: ModuleType) -> None:
     with pytest.raises(InputError, match=r"grad-cam has no class 'GradCam' .*Did you mean 'GradCAM"):
         make_method("pytorch-grad-cam:GradCam")
     with pytest.raises(InputError, match="grad-cam has no class 'GuidedBackpropReLUModel'"):
         make_method("pytorch-grad-cam:GuidedBackpropReLUModel")
-    with pytest.raises(InputError, match="torchcam's GradCAM has no setting 'batch'"):
-        make_method("torch-cam:GradCAM(batch=3)")
 
 
 @pytest.mark.parametrize(
     "spec, package",
-    [("captum:Saliency", "captum"), ("pytorch-grad-cam:GradCAM", "grad-cam"), ("torch-cam:CAM", "torch-cam")],
+    [("captum:Saliency", "captum"), ("pytorch-grad-cam:GradCAM", "grad-cam")],
 )
 def test_a_missing_package_is_named_with_its_extra(
     spec: str, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for root in ("captum", "pytorch_grad_cam", "torchcam"):
+    for root in ("captum", "pytorch_grad_cam"):
         for name in [name for name in sys.modules if name.split(".")[0] == root]:
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "meta_path", [_Nothing(), *sys.meta_path])
@@ -151,7 +130,7 @@ class _Nothing:
     """Finds none of the libraries."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-        if name.split(".")[0] in ("captum", "pytorch_grad_cam", "torchcam"):
+        if name.split(".")[0] in ("captum", "pytorch_grad_cam"):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name.split(".")[0])
 
 
@@ -288,10 +267,9 @@ def test_layers_are_found_named_and_enlarged(captum: ModuleType, f: Classifier, 
 
 
 def test_grad_cam_is_the_same_in_every_library(
-    captum: ModuleType, pytorch_grad_cam: ModuleType, torchcam: ModuleType, f: Classifier, images: Tensor
+    captum: ModuleType, pytorch_grad_cam: ModuleType, f: Classifier, images: Tensor
 ) -> None:
     ours = make_method("grad-cam")(f, images, LABELS)
-    torch.testing.assert_close(make_method("torch-cam:GradCAM")(f, images, LABELS), ours)
     relu = make_method("captum:LayerGradCam(relu_attributions=true)")
     with pytest.raises(InputError, match="has no setting"):
         make_method("captum:LayerGradCam(relu=true)")
@@ -302,7 +280,7 @@ def test_grad_cam_is_the_same_in_every_library(
 
 
 def test_cams_give_what_they_give_by_hand(
-    pytorch_grad_cam: ModuleType, torchcam: ModuleType, f: Classifier, images: Tensor
+    pytorch_grad_cam: ModuleType, f: Classifier, images: Tensor
 ) -> None:
     from pytorch_grad_cam.utils.model_targets import ClassifierOutputTarget
 
@@ -311,16 +289,6 @@ def test_cams_give_what_they_give_by_hand(
         expected = by_label(lambda column: cam(images, [ClassifierOutputTarget(int(a)) for a in column]))
     found = make_method("pytorch-grad-cam:LayerCAM")(f, images, LABELS)
     torch.testing.assert_close(found, expected)
-    module = f.as_module()
-    with torchcam.ScoreCAM(module, ["net.1", "net.3"]) as scored:
-
-        def by_hand(column: Tensor) -> Tensor:
-            scores = module(images)
-            return scored.fuse_cams(scored(column.tolist(), scores, normalized=False))  # type: ignore[no-any-return]
-
-        coarse = by_label(by_hand)
-    expected = F.interpolate(coarse, size=SIZE, mode="bilinear", align_corners=False)
-    torch.testing.assert_close(make_method("torch-cam:ScoreCAM(layer=1+3)")(f, images, LABELS), expected)
 
 
 @pytest.mark.parametrize("spec", ["FinerCAM", "RefineCAM(layer=1+3)", "FullGrad", "GradCAM(aug_smooth=true)"])
@@ -339,10 +307,9 @@ def test_label_free_ones_say_so(captum: ModuleType, pytorch_grad_cam: ModuleType
     assert make_method("captum:LayerActivation").label_free and not make_method("captum:Saliency").label_free
 
 
-def test_signs_are_known(captum: ModuleType, torchcam: ModuleType) -> None:
+def test_signs_are_known(captum: ModuleType) -> None:
     assert make_method("captum:IntegratedGradients").signed and not make_method("captum:Saliency").signed
     assert not make_method("captum:NoiseTunnel(attribution_method=Saliency)").signed
-    assert not make_method("torch-cam:GradCAM").signed
     assert make_method("captum:Saliency(abs=false)").signed
     assert make_method("captum:NoiseTunnel(attribution_method=Saliency,abs=false)").signed
     saliency = captum.Saliency(nn.Identity())
@@ -405,17 +372,16 @@ def test_the_net_is_taken_as_it_is_when_maps_are_made(captum: ModuleType, images
 
 
 def test_objects_of_the_libraries_are_methods(
-    captum: ModuleType, pytorch_grad_cam: ModuleType, torchcam: ModuleType, f: Classifier, images: Tensor
+    captum: ModuleType, pytorch_grad_cam: ModuleType, f: Classifier, images: Tensor
 ) -> None:
-    cams = f.as_module(), f.as_module()
+    cams = f.as_module()
     made = [
         captum.InputXGradient(f.as_module()),
-        pytorch_grad_cam.GradCAM(cams[0], [cams[0].net[3]]),  # type: ignore[index]
-        torchcam.GradCAM(cams[1], "net.3"),
+        pytorch_grad_cam.GradCAM(cams, [cams.net[3]]),  # type: ignore[index]
     ]
     found = pm.evaluate(f, images, methods=made, labels=LABELS, metrics=["completeness"])
-    assert [result.name for result in found.results] == ["InputXGradient", "GradCAM", "GradCAM-2"]
-    specs = "captum:InputXGradient", "pytorch-grad-cam:GradCAM", "torch-cam:GradCAM"
+    assert [result.name for result in found.results] == ["InputXGradient", "GradCAM"]
+    specs = "captum:InputXGradient", "pytorch-grad-cam:GradCAM"
     for result, spec in zip(found.results, specs, strict=True):
         torch.testing.assert_close(result.maps, make_method(spec)(f, images, LABELS))
     assert found.results[0].settings["library"] == bound(make_method(specs[0]), f).record()["library"]
@@ -482,15 +448,6 @@ def test_maps_in_64_bits_keep_their_order_however_they_come(f: Classifier, image
             assert torch.equal(make_method(method)(f, images, LABELS).flatten(2).argsort(), expected)
 
 
-def test_attributions_in_64_bits_keep_their_order(captum: ModuleType, f: Classifier, images: Tensor) -> None:
-    class Tiny(captum.Saliency):  # type: ignore[misc,name-defined]
-        def attribute(self, inputs: Tensor, target: Any = None) -> Tensor:
-            return torch.arange(80.0).view(1, 1, *SIZE).expand(2, 3, -1, -1).double() * 1e-80
-
-    maps = make_method(Tiny(f.as_module()))(f, images, LABELS)
-    assert torch.equal(maps.flatten(2).argsort(), torch.arange(80).expand(2, 3, -1))
-
-
 def test_a_function_may_take_one_label_at_a_time(f: Classifier, images: Tensor) -> None:
     def one(classifier: Classifier, images: Tensor, label: Tensor) -> Any:
         assert label.shape == (len(images),)
@@ -517,13 +474,6 @@ def test_a_function_that_is_said_to_be_per_label_may_call_its_parameters_as_it_l
     in_a_file = make_method(f"{tmp_path}/mine.py:one")
     torch.testing.assert_close(in_a_file(f, images, LABELS), expected)
     assert in_a_file.title() == "one"
-
-
-def test_a_third_parameter_called_label_is_the_short_way_to_say_per_label() -> None:
-    def one(classifier: Classifier, images: Tensor, label: Tensor) -> Any: ...
-
-    assert make_method(one) == per_label(one)
-    assert not FromFunction(function=one, per_label=False).per_label
 
 
 def test_a_function_gets_all_labels_in_the_order_of_the_outputs(f: Classifier, images: Tensor) -> None:

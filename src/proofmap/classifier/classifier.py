@@ -382,7 +382,7 @@ class Classifier:
 
     @outside_inference_mode()
     def as_module(self, *, dtype: torch.dtype | None = None) -> nn.Module:
-        """An ``nn.Module`` for Captum, pytorch-grad-cam or torch-cam, in evaluation mode, on this device. It takes images in [0, 1],
+        """An ``nn.Module`` for Captum or pytorch-grad-cam, in evaluation mode, on this device. It takes images in [0, 1],
         normalises them, and returns logits ``(N, A)`` that are differentiable.
 
         The module is a copy, including the weights. What a library does to the module does not affect the classifier or your net, and

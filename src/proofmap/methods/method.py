@@ -297,8 +297,8 @@ ADOPTED: list[Callable[[Any], Method | None]] = []
 
 
 def make_method(spec: Any) -> Method:
-    """Return a method from its spec (:mod:`proofmap.plugins.specs`), a table, an instance, a function, or an object of Captum,
-    pytorch-grad-cam or torch-cam.
+    """Return a method from its spec (:mod:`proofmap.plugins.specs`), a table, an instance, a function, or an object of Captum
+    or pytorch-grad-cam.
 
     In a spec, ``preset=NAME`` starts from a preset; ``top-label:METHOD`` wraps another method; ``captum:CLASS`` is a method of another
     library (:mod:`proofmap.methods.adapters`); ``FILE.py:NAME`` is a function or a class of yours, in a file.

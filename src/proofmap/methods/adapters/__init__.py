@@ -1,4 +1,4 @@
-"""Methods of other libraries: Captum, pytorch-grad-cam, torch-cam, shap and lime, by the name of a class or as an object.
+"""Methods of other libraries: Captum, pytorch-grad-cam, shap and lime, by the name of a class or as an object.
 
 If the library is not installed, the error of the method names the extra to install.
 """

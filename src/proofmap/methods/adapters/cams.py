@@ -1,4 +1,4 @@
-"""Class activation maps of pytorch-grad-cam and torch-cam by the name of their class: ``torch-cam:ScoreCAM``."""
+"""Class activation maps of pytorch-grad-cam by the name of their class: ``pytorch-grad-cam:ScoreCAM``."""
 
 from __future__ import annotations
 
@@ -78,61 +78,3 @@ class PytorchGradCam(LibraryMethod):
         cam = kind(module, layers, **given)
         with cam if hasattr(cam, "__enter__") else nullcontext(cam):
             yield self.attributing(cam, options)
-
-
-@METHODS.register
-class TorchCam(LibraryMethod):
-    """Any class activation map of torch-cam: ``CLASS(classifier.as_module(), target_layer=layer)``.
-
-    The library's maps are not scaled to [0, 1], and are enlarged bilinearly. If several layers are named, the library fuses their
-    maps.
-    """
-
-    name = "torch-cam"
-    description = "any class of torch-cam, such as torch-cam:SmoothGradCAMpp"
-    reference = "Fernandez 2020"
-    needs = frozenset({"layer"})
-    package = "torchcam"
-    root = "torchcam"
-    place = "torchcam.methods"
-    extra = "torch-cam"
-    example = "SmoothGradCAMpp"
-    random_classes = frozenset({"SSCAM", "SmoothGradCAMpp"})
-
-    @property
-    def signed(self) -> bool:  # type: ignore[override]
-        return self.has_signs(self.call.name, {})
-
-    @classmethod
-    def has_signs(cls, name: str, options: Mapping[str, Any]) -> bool:
-        return name == "CAM"  # the others are rectified
-
-    @classmethod
-    def serves(cls, kind: Any) -> bool:
-        base = require("torchcam.methods.core", extra=cls.extra, purpose=cls.name)._CAM
-        return issubclass(kind, base) and kind is not base
-
-    def check(self) -> None:
-        given = ("model", "target_layer", "input_shape", "reshape_transform", "enable_hooks")
-        made = parameters(self.class_named(self.call.name).__init__, *given)
-        self.check_options({"layer": False, **made})
-
-    @classmethod
-    def attributing(cls, made: Any, options: Mapping[str, Any]) -> Callable[[Tensor, Tensor], Any]:
-        def attribute(images: Tensor, labels: Tensor) -> Tensor:
-            scores = made.model(
-                images
-            )  # once; the maps come from the values that the object's hooks recorded
-            maps: list[Tensor] = made(labels.tolist(), scores, normalized=False, **options)
-            return maps[0] if len(maps) == 1 else made.fuse_cams(maps)
-
-        return attribute
-
-    @contextmanager
-    def opened(
-        self, classifier: Classifier, module: nn.Module, layers: list[nn.Module]
-    ) -> Iterator[Callable[[Tensor, Tensor], Any]]:
-        options = self.call.options
-        options.pop("layer", None)
-        with self.class_named(self.call.name)(module, target_layer=layers, **options) as cam:
-            yield self.attributing(cam, {})

@@ -342,7 +342,7 @@ def in_library(title: str, key: int, device: torch.device) -> Iterator[None]:
 
 
 class FromObject(Method):
-    """An object of Captum, pytorch-grad-cam or torch-cam as a method. It must have been made with ``classifier.as_module()``.
+    """An object of Captum or pytorch-grad-cam as a method. It must have been made with ``classifier.as_module()``.
 
     ``options`` are passed to Captum's ``attribute``, or to the call of an object of the other libraries::
 
@@ -353,7 +353,7 @@ class FromObject(Method):
 
     name = "object"
     family = "adapter"
-    description = "an object of Captum, pytorch-grad-cam or torch-cam"
+    description = "an object of Captum or pytorch-grad-cam"
     revision = 2
     of: Any = required("the object, made with classifier.as_module()")
     options: Any = setting((), "keyword arguments for the object's attribute() or its call, as a dictionary")
@@ -362,7 +362,7 @@ class FromObject(Method):
     def __post_init__(self) -> None:
         super().__post_init__()
         if _library_of(self.of) is None:
-            kinds = "Captum, pytorch-grad-cam or torch-cam"
+            kinds = "Captum or pytorch-grad-cam"
             raise InputError(f"{type(self.of).__name__} is not an object of {kinds}")
         given = self.options.items() if isinstance(self.options, Mapping) else self.options
         object.__setattr__(self, "options", tuple(given))
