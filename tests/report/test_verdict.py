@@ -98,14 +98,11 @@ def test_every_fill_must_pass_an_audit_and_one_may_be_chosen(
     both = pm.audit(found, min_completeness=0.8, min_soundness=0.8)
     assert not both.passes
     assert [line.metric for line in both.lines if not line.passes] == ["soundness (blur)"]
-    assert len(both.lines) == 4 and "not checked" not in both.table()
-    gray = pm.audit(found, min_completeness=0.8, min_soundness=0.8, fill="gray")
-    assert gray.passes and {line.metric for line in gray.lines} == {"completeness (gray)", "soundness (gray)"}
-    assert "not checked: completeness (blur), soundness (blur)" in gray.table()
-    with pytest.raises(pm.InputError, match=r"with the fill 'noise'; there are (gray, blur|blur, gray)$"):
-        pm.audit(found, min_soundness=0.8, fill="noise")
-    with pytest.raises(pm.InputError, match="fill chooses among the scores of min_completeness"):
-        pm.audit(found, bars={"soundness (gray)": 0.8}, fill="gray")
+    assert len(both.lines) == 4
+    gray = pm.audit(found, bars={"soundness (gray)": 0.8})
+    assert gray.passes and [line.metric for line in gray.lines] == ["soundness (gray)"]
+    with pytest.raises(pm.InputError, match=r"no score is named 'soundness .noise.'"):
+        pm.audit(found, bars={"soundness (noise)": 0.8})
 
 
 def test_is_only_where_every_rule_holds(base: pm.Evaluation) -> None:

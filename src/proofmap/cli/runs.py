@@ -91,12 +91,6 @@ def audit(
         float | None, typer.Option(help="How much worse than in that run any score may be.")
     ] = None,
     method: Annotated[list[str] | None, _METHOD] = None,
-    fill: Annotated[
-        str | None,
-        typer.Option(
-            help="Compare the bars with scores of this fill only, such as gray. By default every fill must pass."
-        ),
-    ] = None,
     interval: Annotated[
         bool, typer.Option("--interval", help="The whole 95 % interval must pass, not only the mean.")
     ] = False,
@@ -132,7 +126,6 @@ def audit(
             min_best_effort=min_best_effort,
             bars=bars,
             method=method,
-            fill=fill,
             use="interval" if interval else "mean",
             against=None if other is None else other.evaluation(),
             max_drop=max_drop,

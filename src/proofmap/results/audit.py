@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Literal, get_args
 
 from proofmap.core.errors import InputError
@@ -17,7 +17,7 @@ from proofmap.core.text import counted
 from proofmap.results import tables
 from proofmap.results.compare import Difference, compare
 from proofmap.results.evaluation import Evaluation, Results, evaluation_of
-from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS, MethodResult, setting_text
+from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS, MethodResult
 from proofmap.results.tables import Cells, Tables, metric_words
 from proofmap.results.verdict import ENOUGH, role_of, soundness_notes
 
@@ -90,21 +90,17 @@ class AuditResult(Tables):
     @property
     def too_good(self) -> tuple[str, ...]:
         """The controls that reach every bar."""
-        return _reaching(self.controls)
-
-    @property
-    def rule(self) -> str:
-        """A phrase that says what was compared with the bars."""
-        return "the mean counts" if self.use == "mean" else "the whole 95 % interval counts"
+        missed = {line.method for line in self.controls if not line.passes}
+        return tuple(dict.fromkeys(line.method for line in self.controls if line.method not in missed))
 
     def footer(self) -> list[str]:
         """The verdict in one line, such as ``audit passed (the mean counts)``."""
         failed = sum(not line.passes for line in self.held)
         missed = [f"{failed} of {counted(len(self.held), 'bar')} missed"] if failed else []
-        verb = "passes, which knows" if len(self.too_good) == 1 else "pass, which know"
-        noise = [f"{' and '.join(self.too_good)} {verb} nothing of the net"] if self.too_good else []
+        noise = [f"{name} passes, which knows nothing of the net" for name in self.too_good]
         verdict = "passed" if self.passes else f"failed: {', and '.join([*missed, *noise])}"
-        return [f"audit {verdict} ({self.rule})"]
+        rule = "the mean counts" if self.use == "mean" else "the whole 95 % interval counts"
+        return [f"audit {verdict} ({rule})"]
 
     def tables(self) -> list[Cells]:
         """Header and rows of up to two tables: the comparisons with bars (methods, then controls), and the drops."""
@@ -144,11 +140,6 @@ class AuditResult(Tables):
         return {"passes": self.passes, **asdict(self)}
 
 
-def _reaching(controls: Sequence[AuditLine]) -> tuple[str, ...]:
-    missed = {line.method for line in controls if not line.passes}
-    return tuple(dict.fromkeys(line.method for line in controls if line.method not in missed))
-
-
 def audit(
     results: Results,
     *,
@@ -157,7 +148,6 @@ def audit(
     min_best_effort: float | None = None,
     bars: Mapping[str, float] | None = None,
     method: str | Sequence[str] | None = None,
-    fill: str | None = None,
     use: Use = "mean",
     against: Results | None = None,
     max_drop: float | Mapping[str, float] | None = None,
@@ -171,9 +161,8 @@ def audit(
     Args:
         min_completeness, min_soundness, min_best_effort: bars of the first score of this kind, whatever its name. If the methods were
             judged with several fills, the score of every fill must reach the bar.
-        bars: more bars by the name of a score: a minimum if higher is better, a maximum if lower is better.
+        bars: more bars by the name of a score, such as ``"soundness (gray)"``: a minimum if higher is better, a maximum if lower is better.
         method: names of the methods to audit; by default all methods that are not controls.
-        fill: compare the bars of kinds with the scores of this fill only, such as ``"gray"``.
         use: ``"mean"`` compares the mean over images with the bar; ``"interval"`` requires that the whole 95 % interval
             is on the good side, so that few images cannot pass by luck. Equal values of fewer than 20 images have no interval and fail. A score
             that counts no image fails.
@@ -184,109 +173,81 @@ def audit(
     evaluation, before = evaluation_of(results), None if against is None else evaluation_of(against)
     if use not in get_args(Use):
         raise InputError(f"use must be one of {', '.join(get_args(Use))}, not {use!r}")
-    asked = {COMPLETENESS: min_completeness, SOUNDNESS: min_soundness, BEST_EFFORT: min_best_effort}
-    by_kind = {kind: bar for kind, bar in asked.items() if bar is not None}
-    by_name = dict(bars or {})
+    kinds = {COMPLETENESS: min_completeness, SOUNDNESS: min_soundness, BEST_EFFORT: min_best_effort}
+    asked = {**{kind: bar for kind, bar in kinds.items() if bar is not None}, **(bars or {})}
     if (before is None) != (max_drop is None):
         raise InputError(
             "against (another evaluation) and max_drop (how much a score may fall) belong together: give both, or neither"
         )
-    if not by_kind and not by_name and before is None:
+    if not asked and before is None:
         raise InputError(
             "an audit needs a bar, such as min_completeness=0.8, or another evaluation: against, max_drop"
         )
-    for what, bar in {**by_kind, **by_name}.items():
+    for what, bar in asked.items():
         if not math.isfinite(bar):
             raise InputError(f"the bar of {what} must be a number, not {bar}")
-    if fill is not None and not by_kind:
-        raise InputError(
-            "fill chooses among the scores of min_completeness, min_soundness and min_best_effort: give one of them, or leave fill out"
-        )
-    methods = [method] if isinstance(method, str) else method
     roles = {result.name: role_of(result, evaluation.results) for result in evaluation.results}
-    others = [result for result in evaluation.results if roles[result.name] == "method"] or evaluation.results
-    chosen = others if methods is None else [evaluation[name] for name in methods]
-    held = {result.name for result in chosen}
-    rest = [result for result in evaluation.results if result.name not in held]
-    controls = [result for result in rest if roles[result.name] == "noise"]
+    methods = [method] if isinstance(method, str) else method
+    if methods is None:
+        methods = [name for name, role in roles.items() if role == "method"] or list(roles)
+    chosen = [evaluation[name] for name in methods]
+    held = [result.name for result in chosen]
+    noise = [r for r in evaluation.results if roles[r.name] == "noise" and r.name not in held]
 
     def lines(of: Sequence[MethodResult]) -> tuple[AuditLine, ...]:
-        asked_of = [
-            (
-                r,
-                {
-                    **{name: b for kind, b in by_kind.items() for name in _score_names(r, kind, fill)},
-                    **by_name,
-                },
-            )
-            for r in of
+        bars_of = [
+            (r, name, b) for r in of for kind, b in asked.items() for name in _score_names(r, kind, bars)
         ]
-        return tuple(_line(r, metric, bar, use) for r, own in asked_of for metric, bar in own.items())
+        return tuple(_line(result, metric, bar, use) for result, metric, bar in bars_of)
 
-    drops: tuple[AuditLine, ...] = ()
-    drop_notes: list[str] = []
+    result = AuditResult(lines(chosen), use, (), lines(noise))
+    notes = [*_control_notes(result), *(_explained(evaluation, held) if asked else [])]
     if before is not None and max_drop is not None:
         # by default the methods of both evaluations: a method that is missing in one must not pass
-        also = [r.name for r in before.results if methods is None and role_of(r, before.results) == "method"]
-        names = list(dict.fromkeys([*(result.name for result in chosen), *also]))
-        drops = tuple(_drops(evaluation, before, max_drop, names, use))
-        drop_notes = _how_runs_differ(evaluation, before, names)
-    checked, of_controls = lines(chosen), lines(controls)
-    names_checked = {line.metric for line in checked}
-    unchecked = dict.fromkeys(
-        s.name for r in chosen for s in r.scores if s.kind in by_kind and s.name not in names_checked
-    )
-    notes = [
-        *_control_notes(bool(checked), of_controls),
-        *([f"not checked: {', '.join(map(metric_words, unchecked))}"] if unchecked else []),
-        *(_explained(evaluation, list(held), fill) if by_kind or by_name else []),
-        *drop_notes,
-    ]
-    return AuditResult(checked, use, tuple(notes), of_controls, drops)
+        if method is None:
+            held += [
+                r.name
+                for r in before.results
+                if role_of(r, before.results) == "method" and r.name not in held
+            ]
+        result = replace(result, drops=tuple(_drops(evaluation, before, max_drop, held, use)))
+        notes += _how_runs_differ(evaluation, before)
+    return replace(result, notes=tuple(notes))
 
 
-def _control_notes(has_lines: bool, controls: Sequence[AuditLine]) -> list[str]:
+def _control_notes(result: AuditResult) -> list[str]:
     """A note on whether controls reach the bars."""
-    if too_good := _reaching(controls):
-        reach = "the controls {} reach" if len(too_good) > 1 else "the control {} reaches"
+    if too_good := result.too_good:
         return [
-            f"{reach.format(' and '.join(too_good))} every bar: maps that know nothing of the net pass, so these "
-            "bars prove nothing. Ask for completeness and best effort as well as soundness, raise the bars, and check the "
-            "net's mean, std and weights"
+            f"the control {' and '.join(too_good)} reaches every bar: maps that know nothing of the net pass, so these bars prove nothing. Ask for "
+            "completeness and best effort as well as soundness, raise the bars, and check the net's mean, std and weights"
         ]
-    if controls:
+    if result.controls:
         return ["a control knows nothing of the net, so it must miss at least one bar; each does"]
-    if has_lines:
-        return [
-            "no control was judged, so it is not known whether noise would pass; judge controls too: "
-            "evaluate --controls"
-        ]
-    return []
+    unknown = "no control was judged, so it is not known whether noise would pass; judge controls too: evaluate --controls"
+    return [unknown] if result.lines else []
 
 
-def _score_names(result: MethodResult, kind: str, fill: str | None) -> list[str]:
-    """The scores of this kind to compare with a bar: one for each fill, or that of ``fill`` alone. A score that uses no fill always counts."""
-    found = result.first_scores(kind)
-    if not found:
-        there = ", ".join(s.name for s in result.scores)
-        raise InputError(f"{result.name} was not judged by {kind}; there are {there}")
-    chosen = [score.name for own, score in found.items() if fill in (None, own) or not own]
-    if not chosen:
-        raise InputError(
-            f"{result.name} was not judged by {kind} with the fill {fill!r}; there are {', '.join(found)}"
-        )
-    return chosen
+def _score_names(result: MethodResult, asked: str, named: Mapping[str, float] | None) -> list[str]:
+    """The scores to compare with a bar: the one that is ``named``, or that of each fill of the kind that is asked for."""
+    if asked in (named or {}):
+        return [asked]
+    if found := result.first_scores(asked):
+        return [score.name for score in found.values()]
+    there = ", ".join(s.name for s in result.scores)
+    raise InputError(f"{result.name} was not judged by {asked}; there are {there}")
 
 
-def _explained(evaluation: Evaluation, methods: Sequence[str], fill: str | None) -> Iterator[str]:
-    """Notes on soundness, for each fill that was compared."""
+def _explained(evaluation: Evaluation, methods: Sequence[str]) -> list[str]:
+    """Notes on soundness, for each fill."""
     views = evaluation.by_fill()
     if len(views) < 2:
-        yield from soundness_notes(evaluation, methods)
-        return
-    for name, view in views.items():
-        if fill in (None, name):
-            yield from (f"with the fill {name}, {note}" for note in soundness_notes(view, methods))
+        return soundness_notes(evaluation, methods)
+    return [
+        f"with the fill {fill}, {note}"
+        for fill, view in views.items()
+        for note in soundness_notes(view, methods)
+    ]
 
 
 def _line(result: MethodResult, metric: str, bar: float, use: Use) -> AuditLine:
@@ -356,17 +317,13 @@ def _drop(method: str, d: Difference, limit: float, use: Use, *, counted_before:
     return AuditLine(method, d.metric, d.higher_is_better, *numbers)
 
 
-def _how_runs_differ(evaluation: Evaluation, against: Evaluation, methods: Sequence[str]) -> list[str]:
+def _how_runs_differ(evaluation: Evaluation, against: Evaluation) -> list[str]:
     """Notes on how the two runs differ."""
-    ours, theirs = evaluation.settings, against.settings
-    notes = []
+    ours, theirs, notes = evaluation.settings, against.settings, []
     if ours.get("fingerprint") != theirs.get("fingerprint"):
-        now, then = ours.get("model"), theirs.get("model")
-        same_name = ", by weights or code" if now == then else ""
-        notes.append(f"the nets differ: {now} now, {then} before{same_name}")
-    for name in methods:
-        if setting_text(evaluation[name].settings) != setting_text(against[name].settings):
-            notes.append(f"{name} has other settings or other code than before")
+        notes.append(
+            f"the nets differ: {ours.get('model')} now, {theirs.get('model')} before, by weights or code"
+        )
     n, m = len(evaluation), len(against)
     both = len({*evaluation.image_names} & {*against.image_names})
     if not both == n == m:

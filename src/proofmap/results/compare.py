@@ -9,10 +9,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
@@ -204,21 +203,13 @@ def compare(
         raise InputError(f"the methods share no metric to compare them by: {'; '.join(own)}")
     order = list(dict.fromkeys(line.metric for line, _ in found))
     found.sort(key=lambda pair: order.index(pair[0].metric))
-    differences, inputs = _tested(found, detect, seed), entries[0].evaluation.inputs
-    fewer = {
-        "--baseline": baseline is None and len(runs) == 1 and len(pairs) > 2,
-        "--method": methods is None and len(pairs) > 1,
-        "--metrics": metrics is None and len(order) > 1,
-    }
-    tested = _test_notes(differences, detect, inputs, [option for option, helps in fewer.items() if helps])
-    return Comparison(tuple(differences), (*tested, *dict.fromkeys(notes)), inputs.noun)
+    differences = _tested(found, detect, seed)
+    tested = _test_notes(differences, detect, entries[0].evaluation.inputs)
+    return Comparison(tuple(differences), (*tested, *dict.fromkeys(notes)), entries[0].evaluation.inputs.noun)
 
 
-def _test_notes(
-    differences: Sequence[Difference], detect: float | None, inputs: Inputs, fewer: Sequence[str]
-) -> list[str]:
-    """Notes on how the lines were tested, and a warning if this number of images can never decide a line. ``fewer`` names the command-line
-    options that would leave fewer lines to test."""
+def _test_notes(differences: Sequence[Difference], detect: float | None, inputs: Inputs) -> list[str]:
+    """Notes on how the lines were tested, and a warning if this number of images can never decide a line."""
     lines = len(differences)
     one_of = "a difference of its size" if detect is None else f"a difference of {detect:g}"
     notes = [
@@ -230,22 +221,12 @@ def _test_notes(
         notes.append(
             f"a difference below {signed(_NUMERICAL_ERROR)[1:]} is never decided: it is smaller than the numerical error of an AUC"
         )
-    sizes = sorted({d.n for d in differences if d.n})
-    notes += [
-        f"{counted(n, inputs.singular)} can never decide: the smallest possible p is {smallest_p(n):.4g}".replace(
-            " 0.", " ."
-        )
-        for n in sizes
-        if smallest_p(n) >= _LEVEL
-    ]
-    most = max(sizes, default=0)
-    floor = smallest_p(most, _resamples_for(lines))
-    if floor < _LEVEL <= floor * lines:
-        more = f"judge {fewest_images(lines)} {inputs.noun} or more"
+    most = max(d.n for d in differences)
+    floor = min(1.0, smallest_p(most, _resamples_for(lines)) * lines)
+    if most and floor >= _LEVEL:
         notes.append(
-            f"{counted(most, inputs.singular)} can never decide one of {lines} lines: the smallest possible corrected p is "
-            f"{_p_text(min(1, floor * lines))}. "
-            + (f"Compare fewer ({', '.join(fewer)}), or {more}" if fewer else more.capitalize())
+            f"{counted(most, inputs.singular)} can never decide one of {counted(lines, 'line')}: the smallest possible corrected p is "
+            f"{_p_text(floor)}. Judge {fewest_images(lines)} {inputs.noun} or more, or compare fewer methods and metrics"
         )
     return notes
 
@@ -430,21 +411,23 @@ def _what_differs(
 def _different_images(method: _Entry, against: _Entry) -> list[str]:
     """A list with one sentence on the first image whose labels or f differ between the runs; empty if there is none. This check is needed
     because equal settings and names do not imply equal weights and pictures."""
-    rows, others = _shared_images(method, against)
-    ours, theirs = method.evaluation, against.evaluation
-    for i, j in zip(rows, others, strict=True):
-        labels, others_labels = _real(ours.numpy("labels")[i]), _real(theirs.numpy("labels")[j])
-        name, item = ours.image_names[i], ours.inputs.singular
-        if labels != others_labels:
-            return [f"{item} {name!r} has labels {labels} and {others_labels}"]
-        gap = np.abs(ours.numpy("f")[i][: len(labels)] - theirs.numpy("f")[j][: len(labels)]).max()
-        if float(gap) > _SAME_F:
-            return [f"f of {item} {name!r} differs by {float(gap):.2f}: other weights, or another {item}"]
+    evaluations = method.evaluation, against.evaluation
+    for at in zip(*_shared_images(method, against), strict=True):
+        name, item = evaluations[0].image_names[at[0]], evaluations[0].inputs.singular
+        ours, theirs = (
+            {
+                a: f
+                for a, f in zip(e.numpy("labels")[i].tolist(), e.numpy("f")[i].tolist(), strict=True)
+                if a != NO_LABEL
+            }
+            for e, i in zip(evaluations, at, strict=True)
+        )
+        if list(ours) != list(theirs):
+            return [f"{item} {name!r} has labels {list(ours)} and {list(theirs)}"]
+        gap = max(abs(f - theirs[a]) for a, f in ours.items())
+        if gap > _SAME_F:
+            return [f"f of {item} {name!r} differs by {gap:.2f}: other weights, or another {item}"]
     return []
-
-
-def _real(labels: NDArray[Any]) -> list[int]:
-    return [a for a in labels.tolist() if a != NO_LABEL]
 
 
 # ---- numbers as text ------------------------------------------------------------
