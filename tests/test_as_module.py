@@ -68,14 +68,6 @@ def test_it_is_differentiable_in_the_images_that_ask_for_it() -> None:
         assert not f.as_module()(pixels(2, 8)).requires_grad
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_is_its_own_affair(dtype: torch.dtype) -> None:
-    f, images = Classifier(conv_net().to(dtype), size=8), pixels(2, 8)
-    out = f.as_module()(images).detach()
-    assert out.dtype == torch.float32
-    torch.testing.assert_close(out, f.logits(images), rtol=1e-2, atol=1e-2)
-
-
 def test_nothing_done_to_it_reaches_the_net_or_the_classifier() -> None:
     net = conv_net().train()
     before = copy.deepcopy(net.state_dict())

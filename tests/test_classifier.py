@@ -156,32 +156,6 @@ def test_a_net_is_what_it_was_after_an_exception(use: str, images: Tensor) -> No
     assert state(f.net)["hooks"] == hooks
 
 
-def test_a_net_is_what_it_was_when_construction_fails() -> None:
-    fuse = Fuse()
-    fuse.armed = True
-    net = used_net(fuse)
-    before = state(net)
-    with pytest.raises(ModelError, match=r"fails on two images of shape \(3, 8, 8\): RuntimeError"):
-        classifier(net)
-    assert state(net) == before
-
-
-def test_training_goes_on_as_if_nothing_had_been_asked(images: Tensor) -> None:
-    alone, asked = Net().train(), Net().train()
-    asked.load_state_dict(alone.state_dict())
-    for net in (alone, asked):
-        torch.manual_seed(1)
-        if net is asked:
-            with torch.random.fork_rng():
-                LearnedMask(steps=2, distractors=1, scale=2, fill="noise")(
-                    classifier(net), images, torch.zeros(7, 1, dtype=torch.int64)
-                )
-        net(images).square().sum().backward()
-    for a, b in zip(alone.parameters(), asked.parameters(), strict=True):
-        assert torch.equal(a.grad, b.grad)
-    assert all(torch.equal(a, b) for a, b in zip(alone.buffers(), asked.buffers(), strict=True))
-
-
 def trained(net: nn.Module, images: Tensor) -> None:
     """A step of training: weights and batch-norm statistics move."""
     net.train()
@@ -416,11 +390,6 @@ def test_gray_is_the_colour_that_normalises_to_zero() -> None:
     assert seen[-1].count_nonzero() == 0
 
 
-def test_gray_is_a_colour_even_where_the_mean_is_none() -> None:
-    f = classifier(lambda x: x.flatten(1), mean=(-0.5, 0.5, 2.0))
-    assert f.gray.tolist() == [0.0, 0.5, 1.0]
-
-
 def test_inputs_need_not_be_square_nor_have_three_channels() -> None:
     f = classifier(lambda x: x.mean(dim=(1, 2)), size=(4, 6), mean=(0.1,), std=(1.0,))
     assert (f.channels, f.size) == (1, (4, 6))
@@ -442,19 +411,6 @@ def test_a_net_keeps_its_own_float_type(kind: torch.dtype, images: Tensor) -> No
     f = classifier(copy.deepcopy(net).to(kind))
     assert f.logits(images).dtype == torch.float32
     torch.testing.assert_close(f.logits(images), expected, rtol=0.05, atol=0.02)
-
-
-def test_a_net_whose_float_type_changes_is_called_in_the_new_one(images: Tensor) -> None:
-    net = Net().eval().bfloat16()
-    f = classifier(net)
-    f(images)
-    net.float()
-    first = f(images)
-    assert torch.equal(first, f(images))
-    net.bfloat16()
-    f(images)
-    net.float()
-    assert f.normalised(images).dtype == torch.float32
 
 
 # ---- label sets -----------------------------------------------------------------------------------------------
@@ -484,13 +440,6 @@ def test_a_label_set_is_renormalised_unless_one_says_otherwise_however_it_is_giv
     ):
         classifier(net, label_set=[1])
     assert classifier(net, label_set=[1], renormalise=False).label_set == (1,)
-
-
-def test_without_renormalising_the_softmax_runs_over_all_outputs(images: Tensor) -> None:
-    net = Net()
-    f = classifier(net, label_set=[1, 3], renormalise=False)
-    torch.testing.assert_close(f.probabilities(images), classifier(net).probabilities(images))
-    assert set(f.top(images, 5).flatten().tolist()) == {1, 3}
 
 
 def test_restricting_gives_the_classifier_one_could_have_made_and_leaves_the_first(images: Tensor) -> None:
@@ -700,17 +649,6 @@ def test_another_function_has_another_fingerprint() -> None:
         classifier(nn.Sequential(net, nn.Softmax(dim=1)), outputs="probabilities"),
     ]
     assert len({f.fingerprint() for f in different}) == len(different)
-
-
-def test_functions_count_by_their_names() -> None:
-    def first(x: Tensor) -> Tensor:
-        return x.flatten(1)
-
-    def second(x: Tensor) -> Tensor:
-        return -x.flatten(1)
-
-    assert classifier(first).name.endswith("first")
-    assert classifier(first).fingerprint() != classifier(second).fingerprint()
 
 
 def test_the_record_says_which_f_was_judged() -> None:

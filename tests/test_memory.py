@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from proofmap.classifier import Classifier, memory
+from proofmap.classifier import memory
 from proofmap.classifier.memory import device_memory, probe_batch_sizes, round_to_full
 from proofmap.core.batching import BatchSize
 from proofmap.methods.masks.engine import MaskEngine
@@ -45,25 +45,6 @@ def test_weights_are_not_counted_since_they_do_not_grow_with_the_batch() -> None
     image = torch.zeros(1, 10)
     assert memory._saved_bytes(net, image, net.parameters()) == []
     assert memory._saved_bytes(net, image, ()) == [(7 * 10 * 4, 7 * 10)]
-
-
-def test_buffers_are_no_memory_of_an_image_either() -> None:
-    class Matrix(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.register_buffer("weight", torch.rand(500, 3 * 64))
-
-        def forward(self, x: Tensor) -> Tensor:
-            return x.flatten(1) @ self.get_buffer("weight").T
-
-    with_it = Classifier(Matrix(), size=8).batches
-    assert with_it[1].size > 200  # 109, were the matrix the largest tensor of an image
-
-
-def test_values_are_counted_in_the_precision_that_they_are_saved_in() -> None:
-    image = torch.zeros(1, 3, 8, 8)
-    half = memory._saved_bytes(lambda x: Powers(2)(x.half()), image, ())
-    assert half == [(3 * 8 * 8 * 2, 3 * 8 * 8)] * 2
 
 
 def test_a_gradient_pass_fits_a_third_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,13 +102,6 @@ def test_probabilities_of_zero_and_one_have_finite_logarithms_and_gradients() ->
     assert torch.autograd.grad(log_f.sum(), x)[0].isfinite().all()
 
 
-def test_the_rounding_of_certain_probabilities_is_no_dependence_on_the_batch() -> None:
-    def certain(x: Tensor) -> Tensor:
-        return 1 - torch.full((len(x), 2), 1.2e-7 * len(x))  # logits 15.9 and 15.2
-
-    assert classifier(certain, "sigmoid-probabilities").probabilities(pixels(2, 8)).min() > 0.999
-
-
 @pytest.mark.parametrize(
     "names, expected",
     [(None, ("0", "1")), (["tumour"], ("not tumour", "tumour")), (["well", "ill"], ("well", "ill"))],

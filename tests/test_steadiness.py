@@ -13,7 +13,6 @@ from torch import Tensor, nn
 import proofmap as pm
 from proofmap.classifier.steadiness import FirstLook
 from proofmap.core.errors import ModelError
-from proofmap.core.inputs import Text
 from proofmap.data.folders import image_folder
 from proofmap.data.subjects import Subjects
 from proofmap.loop import judge_blocks
@@ -187,13 +186,3 @@ def test_a_run_with_such_a_net_keeps_no_scores_and_says_why(tmp_path: Path) -> N
     assert outcome.failed == 5
     with pm.Run(tmp_path / "run") as run:
         assert not run.has_results and "depends on its batch" in run.failures()[0].reason
-
-
-@pytest.mark.parametrize("texts", [["a b c", "d e f g", "h i j k"], ["a b"] * 3])
-def test_texts_are_compared_at_their_commonest_length(texts: list[str]) -> None:
-    def by_number(some: list[str]) -> list[list[float]]:
-        return [[0.9, 0.1] if len(some) < 4 else [0.1, 0.9] for _ in some]
-
-    f = pm.Classifier(by_number, inputs=Text(length=6), batch_size=40)
-    with pytest.raises(ModelError, match="output for a masked text depends on its batch"):
-        pm.evaluate(f, texts, methods=["random"], labels="all")

@@ -36,12 +36,6 @@ def test_pixels_arrive_as_they_were_given(channels: int, layout: str, kind: str)
         np.testing.assert_array_equal(np.asarray(dataset.read(i)), expected)
 
 
-def test_gray_pictures_need_no_channel() -> None:
-    whole = pictures(channels=1)
-    dataset = ArrayImages(whole[:, :, :, 0])
-    np.testing.assert_array_equal(np.asarray(dataset.read(2))[:, :, 1], whole[2, :, :, 0])
-
-
 def test_a_shape_that_can_be_read_two_ways_must_be_explained() -> None:
     both = pictures(height=3, width=9)
     with pytest.raises(InputError, match=r"\(4, 3, 9, 3\) may be nhwc or nchw; say which with layout"):
@@ -269,8 +263,3 @@ def test_a_file_that_is_no_batch_says_why(tmp_path: Path, content: bytes, told: 
     (tmp_path / "test_batch").write_bytes(content)
     with pytest.raises(InputError, match=told):
         cifar10(tmp_path)
-
-
-def test_blank_pictures_may_be_packed(tmp_path: Path) -> None:
-    np.savez_compressed(tmp_path / "blank.npz", images=np.zeros((50, 32, 32, 3), np.uint8))
-    assert len(array_file(tmp_path / "blank.npz").names) == 50

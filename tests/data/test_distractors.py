@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -169,12 +168,6 @@ def test_series_and_rows_have_own_distractors_too() -> None:
         pm.evaluate(f, torch.randn(1, 4), methods=[MASK], labels="top2")
 
 
-def test_a_method_that_is_called_by_itself_follows_the_same_rule() -> None:
-    f, images = conv_classifier(SIZE), pixels(9, SIZE)
-    found = pm.evaluate(f, images, methods=[MASK], labels="top2", keep_maps=None)
-    assert torch.equal(pm.make_method(MASK)(f, images, found.labels), found.results[0].maps)
-
-
 def test_marks_tell_images_apart_by_any_value_of_a_small_one_and_not_by_rounding() -> None:
     image = pixels(1, SIZE)
     changed = image.clone()
@@ -253,12 +246,6 @@ def test_the_two_halves_of_own_images_are_all_of_them_and_each_is_about_half() -
     )
     assert first | second == set(mark(images, inputs()).tolist()) and not first & second
     assert 160 < len(first) < 240
-
-
-@pytest.mark.parametrize("part", ["learn", "judge"])
-def test_a_level_of_gray_alone_does_not_decide_the_half(part: Any) -> None:
-    flat = torch.arange(64)[:, None, None, None].expand(64, 3, SIZE, SIZE) / 255
-    assert 16 < int(in_part(mark(flat, inputs()), part).sum()) < 48
 
 
 def test_the_maps_of_a_method_do_not_depend_on_the_metrics_beside_it() -> None:
@@ -352,15 +339,3 @@ def test_the_dry_run_says_which_and_nothing_is_read_where_none_are_needed(
     monkeypatch.setattr("proofmap.study.opened.Distractors.from_dataset", refuse)
     run_study(make_study(methods=["gradient"]), tmp_path / "none", threads=1)
     assert Manifest.read(tmp_path / "none").distractors is None
-
-
-def test_a_study_and_python_give_the_same_maps(make_study: Callable[..., Study], tmp_path: Path) -> None:
-    study = make_study(maps="float32", images_per_unit=12, metrics=())
-    run_study(study, tmp_path / "run", threads=1, batch_size=64)
-    with Run(tmp_path / "run") as run:
-        stored = run.evaluation()
-    f = pm.load_classifier(study.model)
-    images = pm.load_images(tmp_path / "photos", f)
-    found = pm.evaluate(f, images, methods=[MASK], labels="top3")
-    mine, theirs = found.results[0].values["soundness"], stored.results[0].values["soundness"]
-    np.testing.assert_array_equal(mine.numpy(), theirs.numpy())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-import random
 from collections import Counter
 from pathlib import Path
 
@@ -71,11 +70,6 @@ def test_what_looks_like_a_picture_and_is_not_read_is_counted_and_named(tmp_path
         image_folder(tmp_path)
 
 
-def test_pictures_outside_sub_folders_mean_no_labels(tmp_path: Path) -> None:
-    photos = image_folder(saved(tmp_path, "a.png", "b.png"))
-    assert list(photos.label_names) == [] and labelled(photos) == dict.fromkeys(["a.png", "b.png"])
-
-
 def test_one_picture_beside_the_folders_of_labels_is_named(tmp_path: Path) -> None:
     saved(tmp_path, "cat/b.png", "dog/c.png", "stray.png")
     with pytest.warns(
@@ -83,32 +77,6 @@ def test_one_picture_beside_the_folders_of_labels_is_named(tmp_path: Path) -> No
     ):
         photos = image_folder(tmp_path)
     assert list(photos.label_names) == []
-
-
-def test_the_order_is_that_of_find_images_whatever_the_file_system_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    names = ["b.png", "a/z.JPG", "a/b/c.png", "a.png", "c/1.png", "c/10.png", "c/2.png", "a b/x.png"]
-    saved(tmp_path, *names)
-    expected = [path.relative_to(tmp_path).as_posix() for path in find_photos([tmp_path])]
-    assert sorted(expected) == sorted(names)
-    scandir, shuffle = os.scandir, random.Random(0).shuffle
-
-    class Shuffled:
-        def __init__(self, folder: str) -> None:
-            with scandir(folder) as found:
-                self.entries = list(found)
-            shuffle(self.entries)
-
-        def __enter__(self) -> list[os.DirEntry[str]]:
-            return self.entries
-
-        def __exit__(self, *error: object) -> None:
-            pass
-
-    monkeypatch.setattr(os, "scandir", Shuffled)
-    for _ in range(5):
-        assert files_below(tmp_path) == expected
 
 
 def test_only_pictures_count(tmp_path: Path) -> None:
@@ -229,14 +197,6 @@ def test_numbers_stay_as_they_are(tmp_path: Path, column: str) -> None:
     photos = image_csv(table(tmp_path, f"file,{column}\na.png,907\nb.png,\nc.png,3\n"))
     assert [photos.truth(i) for i in range(3)] == [907, None, 3]
     assert list(photos.label_names) == []
-
-
-def test_a_table_may_name_files_anywhere(tmp_path: Path) -> None:
-    elsewhere = save(tmp_path / "elsewhere", "x.dat.png")
-    (tmp_path / "here").mkdir()
-    photos = image_csv(table(tmp_path / "here", f"file\n{elsewhere}\n../elsewhere/x.dat.png\n"))
-    assert photos.digest(0) == photos.digest(1)
-    assert photos.read(1).size == (8, 8)
 
 
 def test_a_table_may_have_the_boxes_of_each_files_label(tmp_path: Path) -> None:
@@ -365,12 +325,6 @@ def test_the_corner_depends_on_seed_and_content_and_on_nothing_else(tmp_path: Pa
     reseeded = imagenette_corner(tmp_path, seed=1)
     same = sum(reseeded.corner(i) == pictures.corner(i) for i in range(40))
     assert 1 <= same <= 25  # a quarter is expected
-
-
-def test_corners_keep_names_and_labels(tmp_path: Path) -> None:
-    photos, pictures = imagenette(imagenette_at(tmp_path)), imagenette_corner(tmp_path)
-    assert labelled(photos) == labelled(pictures)
-    assert pictures.cropped and not photos.cropped
 
 
 # ---- ImageNet -------------------------------------------------------------------------------------------------

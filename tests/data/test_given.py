@@ -18,10 +18,10 @@ from torch.utils import data as torch_data
 
 import proofmap as pm
 from proofmap.core.errors import InputError
-from proofmap.core.inputs import Pictures, Rows
+from proofmap.core.inputs import Rows
 from proofmap.core.labels import LabelRule
 from proofmap.core.tensors import NamedImages
-from proofmap.data import Dataset, TensorData, load_blocks, true_outputs
+from proofmap.data import Dataset, load_blocks, true_outputs
 from proofmap.data.given import is_in_memory
 from proofmap.data.subjects import as_dataset, as_subjects
 from proofmap.data.truth import label_rows
@@ -405,12 +405,6 @@ def test_a_copy_in_another_process_reads_the_same() -> None:
         assert torch.equal(values(dataset), IMAGES)
     with pytest.raises(InputError, match=r"images exists only in the memory of this process"):
         dataset.settings()
-
-
-def test_pictures_in_memory_are_a_dataset_of_their_own() -> None:
-    dataset = TensorData(np.asarray(IMAGES), LABELS, kind=Pictures.kind)
-    assert torch.equal(values(dataset), IMAGES) and dataset.names[1] == "image-00001"
-    check_dataset(dataset)
 
 
 def test_arrays_of_another_byte_order_are_converted_and_masked_values_are_refused() -> None:

@@ -73,11 +73,6 @@ def test_pictures_and_labels_are_found_by_their_types(library: ModuleType, tmp_p
     assert dataset.digest(2) == digest_of(file.read_bytes())
 
 
-def test_without_class_labels_nothing_is_claimed(library: ModuleType) -> None:
-    dataset = HuggingFaceImages(rows(library, [png(0)]))
-    assert dataset.truth(0) is None and list(dataset.label_names) == []
-
-
 def test_a_bad_picture_is_named_and_the_rest_arrives(library: ModuleType, tmp_path: Path) -> None:
     cells = [png(0), jpeg()[:300], bomb(20_000), None, tmp_path / "gone.png", png(5)]
     (block,) = load_blocks(HuggingFaceImages(rows(library, cells), title="hf:mine"), conv_classifier())
@@ -185,11 +180,6 @@ def test_texts_of_a_saved_dataset(library: ModuleType, tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=reason):
             load_dataset(f"hf:{spec}")
-
-
-def test_objects_say_how_to_reach_another_process(library: ModuleType) -> None:
-    with pytest.raises(InputError, match=r"save_to_disk\(FOLDER\)"):
-        HuggingFaceImages(rows(library, [png(0)])).settings()
 
 
 def test_a_missing_library_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:

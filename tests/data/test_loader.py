@@ -217,12 +217,6 @@ def test_each_picture_is_an_image_or_a_failure(case: tuple[int, set[int]]) -> No
     assert told == [Unreadable(i, f"picture-{i}", f"picture {i} is torn") for i in sorted(bad)]
 
 
-def test_a_block_of_failures_is_a_block() -> None:
-    (block,) = load_blocks(Faulty(3, {0, 1, 2}), classifier((4, 6)))
-    assert block.images.shape == (0, 3, 4, 6)
-    assert [failure.index for failure in block.failures] == [0, 1, 2]
-
-
 BAD: dict[str, tuple[bytes, str]] = {
     "cut.jpg": (jpeg(60, 70)[:2500], "cut.jpg cannot be read as an image: image file is truncated"),
     "empty.jpg": (b"", "empty.jpg cannot be read as an image"),

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from proofmap.core.errors import InputError, ModelError
-from proofmap.methods import make_method
 from proofmap.models import load_classifier
 from proofmap.models.spec import ModelSpec
 
@@ -130,14 +129,6 @@ def test_labels_may_come_from_a_file_and_the_sentence_may_be_another(
     assert photo.names == painting.names == ("cat", "dog")
     x = torch.rand(1, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     assert not torch.allclose(photo.logits(x), painting.logits(x), atol=1e-3)
-
-
-@pytest.mark.parametrize("method", ["gradient", "grad-cam", "attention-rollout", "chefer"])
-def test_methods_work_on_it(checkpoint: Path, method: str) -> None:
-    f = load_classifier(f"clip:{checkpoint}?labels=cat,dog", batch_size=4)
-    x = torch.rand(1, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-    maps = make_method(method)(f, x, torch.tensor([[0, 1]]))
-    assert float(maps.flatten(2).std(dim=2).min()) > 0
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from proofmap.core.errors import MissingExtra, ModelError
@@ -16,19 +14,11 @@ from proofmap.data.photos import load_images
 from proofmap.models import efficientnet_lite, load_classifier
 from proofmap.models.efficientnet_lite import (
     VARIANTS,
-    ConvUnit,
     EfficientNetLite,
     LiteVariant,
-    SamePad,
     rename_keys,
 )
 from proofmap.models.weights import load_state
-
-
-def same_padding(side: int, kernel: int, stride: int) -> tuple[int, int]:
-    """TensorFlow's rule, written out: the zeros that ceil(side / stride) outputs need, the odd one after."""
-    total = max((math.ceil(side / stride) - 1) * stride + kernel - side, 0)
-    return total // 2, total - total // 2
 
 
 def lively(net: nn.Module) -> nn.Module:
@@ -39,21 +29,6 @@ def lively(net: nn.Module) -> nn.Module:
             module.running_mean.normal_(0, 0.1, generator=generator)
             module.running_var.uniform_(0.5, 1.5, generator=generator)
     return net.eval()
-
-
-@pytest.mark.parametrize("kernel", [3, 5])
-@pytest.mark.parametrize("height, width", [(1, 2), (4, 4), (5, 6), (6, 5), (7, 7)])
-def test_padding_follows_the_plain_formula(kernel: int, height: int, width: int) -> None:
-    x = torch.rand(2, 3, height, width)
-    expected = F.pad(x, (*same_padding(width, kernel, 2), *same_padding(height, kernel, 2)))
-    assert torch.equal(SamePad(kernel)(x), expected)
-
-
-@pytest.mark.parametrize("kernel, stride", [(1, 1), (3, 1), (5, 1), (3, 2), (5, 2)])
-def test_a_unit_halves_by_its_stride_rounding_up(kernel: int, stride: int) -> None:
-    unit = lively(ConvUnit(3, 4, kernel, stride))
-    for side in range(1, 9):
-        assert unit(torch.rand(1, 3, side, side)).shape[-2:] == (math.ceil(side / stride),) * 2
 
 
 @pytest.mark.parametrize("number, parameters", [(0, 4_652_008), (1, 5_416_680), (2, 6_092_072)])

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError, ModelError, ProofmapError
 from proofmap.models import load_classifier
 
@@ -62,12 +61,6 @@ def test_a_net_with_arguments_becomes_a_classifier_named_after_its_function(file
     assert (f.name, f.size, f.names) == ("nets.py:pair", (8, 8), ("x", "y", "z"))
     assert f.batches[0].size == 2
     assert f.probabilities(torch.rand(5, 3, 8, 8)).shape == (5, 3)
-
-
-def test_a_classifier_is_taken_as_it_is(file: Path) -> None:
-    f = load_classifier(f"{file}:classifier")
-    assert isinstance(f, Classifier)
-    assert (f.name, f.label_set, f.renormalise) == ("mine", (0, 2), True)
 
 
 def test_a_classifier_may_be_given_another_device_and_batch_size(file: Path) -> None:

@@ -122,15 +122,6 @@ def asked(monkeypatch: pytest.MonkeyPatch, cache: Path) -> Asked:
 LIMIT = {"timeout": 5.0}
 
 
-def test_the_question_has_a_short_limit(asked: Asked) -> None:
-    asked.error = TimeoutError("timed out")
-    with pytest.raises(
-        ModelError, match=r"cannot be reached \(TimeoutError: timed out; asked once, for at most 5 s\)"
-    ):
-        hubs._ask_hugging_face("org/net", [CONFIG], extra="hf")
-    assert asked.questions == [("org/net", LIMIT)]
-
-
 @pytest.mark.parametrize("spec", ["hf:vitt", "hf:vitt?pretrained=false", "clip:vitt?labels=cat,dog"])
 def test_a_folder_that_is_not_there_is_named_before_the_hub(
     spec: str,
@@ -149,19 +140,6 @@ def test_a_folder_that_is_not_there_is_named_before_the_hub(
         load_classifier(spec)
     assert asked.questions == [("vitt", LIMIT)], "asked once, for a short time"
     assert transformers_that_load_nothing == [], "which would try again and again"
-
-
-@pytest.mark.parametrize("name", ["../nets/vit", "nets/of/mine", "-", "/nowhere/vit"])
-def test_a_path_is_not_asked_for(
-    name: str, transformers_that_load_nothing: list[Any], asked: Asked, tmp_path: Path
-) -> None:
-    with pytest.raises(
-        ModelError, match=f"there is no folder '{name}', and '{name}' is not a name of the form ORG/NAME"
-    ):
-        load_classifier(f"hf:{name}")
-    with pytest.raises(ModelError, match="nothing is loaded here"):
-        load_classifier(f"hf:{tmp_path}")
-    assert asked.questions == [] and transformers_that_load_nothing == [(str(tmp_path), {})]
 
 
 def test_a_repository_that_is_not_there_is_told(

@@ -182,11 +182,6 @@ def test_timm_names_that_are_not_there(timm: ModuleType) -> None:
         load_classifier("timm:resnet81?pretrained=false")
 
 
-def test_a_tag_unknown_to_timm_is_told(timm: ModuleType) -> None:
-    with pytest.raises(ModelError, match=r"cannot be built.*no_such_tag"):
-        load_classifier("timm:test_vit.no_such_tag?pretrained=false")
-
-
 # ---- Hugging Face ------------------------------------------------------------------------------------------
 
 

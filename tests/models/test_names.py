@@ -32,10 +32,5 @@ def test_imagenet_names_follow_the_usual_order(data: Path) -> None:
     assert plain == [published[str(index)][1].replace("_", " ") for index in range(1000)]
 
 
-def test_cifar_names_are_alphabetical() -> None:
-    for names in (label_names("cifar10"), label_names("cifar100")):
-        assert list(names) == sorted(names)
-
-
 def test_distinct_changes_only_what_is_shared() -> None:
     assert distinct(["a", "B", "b", "c"]) == ("a", "B (1)", "b (2)", "c")

@@ -30,14 +30,6 @@ def frame(n: int = 40) -> Any:
     return pd.DataFrame({"age": age, "income": income, "city": city, "member": RANDOM.random(n) < 0.5})
 
 
-MODELS: dict[str, Any] = {}
-
-
-def by_name(rows: Any) -> Any:
-    """A function that reads its model by name."""
-    return MODELS["mine"].predict_proba(rows)
-
-
 def by_formula(table: Any) -> NDArray[np.float64]:
     """Probabilities of two labels, from the columns of a data frame as they were given."""
     score = 0.05 * (table["age"] - 45) + 0.03 * (table["income"].fillna(30) - 30)
@@ -155,15 +147,6 @@ def test_it_is_explained_and_judged_by_the_default_method_without_gradients() ->
     assert proof.maps.shape == (2, 2, 4)
     found = pm.evaluate(net, data.iloc[:3], methods=["belief-order", "random"], labels="all")
     assert "belief-order" in str(found) and "the model's own probabilities" in str(found)
-
-
-@pytest.mark.parametrize(
-    "method", ["gradient", "belief-mask", "grad-cam", "integrated-gradients", "learned-mask"]
-)
-def test_methods_with_gradients_are_refused_with_those_that_need_none(method: str) -> None:
-    net = pm.Classifier(Model(), data=(data := frame()))
-    with pytest.raises(InputError, match=r"needs gradients, and Model has none.*belief-order.*kernel-shap"):
-        pm.evaluate(net, data.iloc[:2], methods=[method], labels="all")
 
 
 def test_a_function_of_tensors_has_gradients_if_it_lets_them_through() -> None:
@@ -295,32 +278,6 @@ def test_a_model_that_was_fitted_again_is_another_net(kind: str, tmp_path: Path)
     assert one.fingerprint() == one.fingerprint() != other.fingerprint()
     if kind != "a function":  # its model is an object whose content cannot be read
         assert one.fingerprint() == loaded.fingerprint()
-
-
-def test_a_run_refuses_a_forest_that_was_fitted_again(tmp_path: Path) -> None:
-    study = pm.Study(
-        data=[str(tmp_path / "rows.csv")], methods=("random",), metrics=("insertion",), labels="top1"
-    )
-    for seed in (0, 1):
-        model, x = fitted("forest", seed)
-        rows = pd.DataFrame(x, columns=["a", "b", "c"])
-        rows.head(4).to_csv(tmp_path / "rows.csv", index=False)
-        net = pm.Classifier(model.fit(rows, rows["a"] > 0), data=rows)
-        if seed == 0:
-            assert pm.run_study(study, tmp_path / "run", classifier=net).complete
-        else:
-            with pytest.raises(InputError, match=r"the net's weights or code: .* there, .* now"):
-                pm.run_study(study, tmp_path / "run", classifier=net)
-
-
-def test_a_function_around_a_model_that_was_fitted_again_is_another_net() -> None:
-    """The file of the function stays as it is, and the model that it reads by name is seen by its outputs."""
-    (first, x), (second, _) = fitted("forest", 0), fitted("forest", 1)
-    MODELS["mine"] = first
-    before = pm.Classifier(by_name, data=x).fingerprint()
-    assert before == pm.Classifier(by_name, data=x).fingerprint()
-    MODELS["mine"] = second
-    assert pm.Classifier(by_name, data=x).fingerprint() != before
 
 
 # ---- files ------------------------------------------------------------------------------------------------------

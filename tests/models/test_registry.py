@@ -10,7 +10,6 @@ from safetensors.torch import save_file
 
 from proofmap.core.errors import InputError, ModelError
 from proofmap.models import DEFAULT_MODEL, ModelInfo, list_models, load_classifier, registry
-from proofmap.models.efficientnet_lite import VARIANTS, EfficientNetLite
 from proofmap.models.resnets import CifarResNet
 from proofmap.models.spec import ModelSpec
 
@@ -79,11 +78,6 @@ def test_a_weights_file_may_stand_in_the_string_or_beside_it(tmp_path: Path) -> 
         == b.fingerprint()
         != load_classifier("cifar10-resnet20?pretrained=false").fingerprint()
     )
-
-
-def test_efficientnet_also_takes_a_file_of_our_own_keys(tmp_path: Path) -> None:
-    torch.save(EfficientNetLite(VARIANTS[0]).state_dict(), tmp_path / "lite0.pth")
-    assert load_classifier(f"efficientnet-lite0@{tmp_path / 'lite0.pth'}").size == (224, 224)
 
 
 def test_a_net_without_published_weights_asks_for_a_file() -> None:

@@ -48,12 +48,6 @@ def test_the_prefix_of_data_parallel_is_taken_off(tmp_path: Path) -> None:
     assert same(load_state(tmp_path / "parallel.pth"), net.state_dict())
 
 
-def test_a_submodule_called_module_keeps_its_name(tmp_path: Path) -> None:
-    state = {"module.weight": torch.ones(1), "head.weight": torch.ones(1)}
-    torch.save(state, tmp_path / "a.pth")
-    assert load_state(tmp_path / "a.pth").keys() == state.keys()
-
-
 def test_a_hostile_pickle_executes_nothing(tmp_path: Path) -> None:
     mark = tmp_path / "executed"
     plain, checkpoint, disguised = tmp_path / "a.pth", tmp_path / "b.pth", tmp_path / "c.safetensors"
