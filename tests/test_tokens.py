@@ -213,7 +213,7 @@ def test_long_texts_are_read_in_windows() -> None:
     assert bool(maps[0, 0, :4].all())
     with pytest.raises(InputError, match="reads long texts in windows"):
         bound(pm.make_method("chefer"), f)
-    with pytest.raises(InputError, match="at most 12 are read in windows"):
+    with pytest.raises(InputError, match="takes at most 12 words"):
         inputs.encode("one " * 13)
 
 

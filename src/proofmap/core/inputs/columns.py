@@ -49,28 +49,20 @@ class Columns:
     groups: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def __post_init__(self) -> None:
-        names = self.names
-        if not names:
-            raise InputError("a table needs at least one column")
+        names, grouped = self.names, [name for _, members in self.groups for name in members]
         doubled = next((name for name in names if names.count(name) > 1), None)
-        if doubled is not None:
-            raise InputError(f"two columns are named {doubled!r}; names must differ")
-        grouped = [name for _, members in self.groups for name in members]
+        if not names or doubled is not None:
+            raise InputError(f"the columns of a table need different names, but {doubled!r} is there twice")
         for group, members in self.groups:
             if not members or (group in names and group not in members):
                 raise InputError(
                     f"the group {group!r} has no columns, or has the name of a column outside it"
                 )
-            for name in members:
-                if name not in names:
-                    raise InputError(
-                        f"the group {group!r} names the column {name!r}, which the table does not have."
-                        f"{did_you_mean(name, names)}"
-                    )
-                if grouped.count(name) > 1:
-                    raise InputError(
-                        f"the column {name!r} is in two groups; a column belongs to one position"
-                    )
+        for name in grouped:
+            if name not in names or grouped.count(name) > 1:
+                raise InputError(
+                    f"the column {name!r} of a group is in two groups, or is not in the table.{did_you_mean(name, names)}"
+                )
 
     @classmethod
     def of(
@@ -144,7 +136,7 @@ class Columns:
     def encode(self, data: Any) -> Tensor:
         """Rows of a frame, or of an array, as float32 ``(N, columns)``.
 
-        A frame must have these columns in this order and no others. Categories must be known, and values may be missing only in columns
+        A frame must have these columns, in any order, and no others. Categories must be known, and values may be missing only in columns
         that had missing values in the data that described them.
         """
         if library_of(data) is None:
@@ -250,17 +242,9 @@ class Columns:
                 f"frame.drop(columns={extra[:_SHOWN]!r}); on the command line, --target {extra[0]} if it has the true labels, or "
                 f"FILE?name={extra[0]} if it has the names of rows"
             )
-        if tuple(have) != self.names:
-            k = next(k for k, name in enumerate(have) if name != self.names[k])
-            raise InputError(
-                f"the columns of the table are in another order than the model takes them: column {k + 1} is {have[k]!r}, "
-                f"expected {self.names[k]!r}; use frame[list(columns.names)]"
-            )
 
 
 def _array(data: Any) -> NDArray[np.float64]:
-    if type(data).__name__ == "Series":
-        raise InputError("rows must be a data frame, got a Series; one row of pandas is frame.iloc[[0]]")
     array = data.detach().cpu().numpy() if isinstance(data, torch.Tensor) else np.asarray(data)
     if array.ndim != 2 or array.dtype.kind not in "fiub":
         raise InputError(

@@ -314,16 +314,13 @@ def decode_image(
         raise InputError(
             f"{name} is too large ({error}); shrink it first, or raise PIL.Image.MAX_IMAGE_PIXELS"
         ) from None
-    except UnidentifiedImageError:
-        raise UnreadableImage(
-            f"{name} cannot be read as an image: it is damaged, or not in a format that is read ({', '.join(sorted(SUFFIXES))})"
-        ) from None
     except (
         Exception
     ) as error:  # damaged files raise almost anything: struct.error, KeyError, MemoryError, ...
-        raise UnreadableImage(
-            f"{name} cannot be read as an image: {str(error) or type(error).__name__}"
-        ) from None
+        reason = str(error) or type(error).__name__
+        if isinstance(error, UnidentifiedImageError):
+            reason = f"it is damaged, or not in a format that is read ({', '.join(sorted(SUFFIXES))})"
+        raise UnreadableImage(f"{name} cannot be read as an image: {reason}") from None
     return _in_colour(image, name)
 
 

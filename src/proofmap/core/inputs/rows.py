@@ -63,10 +63,9 @@ class Rows(Inputs):
         super().__post_init__()
         if self.names:
             Columns(tuple(Column(name=name) for name in self.names))  # refuses names that are not distinct
-        if len(self.mean) != self.columns:
-            raise InputError(f"rows of {self.columns} columns need as many means, not {len(self.mean)}")
-        if self.names and len(self.names) != self.columns:
-            raise InputError(f"rows of {self.columns} columns need as many names, not {len(self.names)}")
+        for what, given in (("means", len(self.mean)), ("names", len(self.names) or self.columns)):
+            if given != self.columns:
+                raise InputError(f"rows of {self.columns} columns need as many {what}, not {given}")
 
     @classmethod
     def of(cls, data: Any, *, groups: Mapping[str, Sequence[str]] | Literal["one-hot"] | None = None) -> Self:
@@ -133,27 +132,14 @@ class Rows(Inputs):
         first column to the high end in the last column."""
         if self.table is None:
             return super().probe()
-        ramp = np.linspace(0, 1, self.columns)
-        values = [_within(column, share) for column, share in zip(self.table.columns, ramp, strict=True)]
-        return torch.tensor([values], dtype=torch.float32)
+        return _within(self.table, torch.linspace(0, 1, self.columns, dtype=torch.float64)[None])
 
     def strong_noise(self, n: int) -> Tensor:
         if self.table is None:
             return super().strong_noise(n)
-        shares = torch.rand(n, self.columns, generator=torch.Generator().manual_seed(0))
-        values = [
-            [_within(c, s) for c, s in zip(self.table.columns, row, strict=True)] for row in shares.tolist()
-        ]
-        return torch.tensor(values, dtype=torch.float32)
+        return _within(self.table, torch.rand(n, self.columns, generator=torch.Generator().manual_seed(0)))
 
     def takes(self, given: object) -> bool:
-        if type(given).__name__ == "Series" and type(given).__module__.partition(".")[0] in (
-            "pandas",
-            "polars",
-        ):
-            raise InputError(
-                "a single row or column of a data frame has no columns: give a frame with one row, frame.iloc[[0]] (polars: frame[0])"
-            )
         return library_of(given) is not None
 
     def encode(self, given: Any) -> Tensor:
@@ -262,10 +248,14 @@ class Rows(Inputs):
         return np.asarray(page)
 
 
-def _within(column: Column, share: float) -> float:
-    """The value of a column at the fraction ``share`` of its range, from 0 (lowest) to 1 (highest)."""
-    if column.kind != "number":
-        top = 1 if column.kind == "boolean" else len(column.categories) - 1
-        return float(min(int(share * (top + 1)), top))
-    value = column.low + share * (column.high - column.low)
-    return float(round(value)) if column.whole else value
+def _within(table: Columns, shares: Tensor) -> Tensor:
+    """Rows with the values of each column at a share ``(n, columns)`` of its range, from 0 (lowest) to 1 (highest)."""
+    values = torch.empty(shares.shape, dtype=torch.float64)
+    for k, column in enumerate(table.columns):
+        if column.kind == "number":
+            values[:, k] = column.low + shares[:, k] * (column.high - column.low)
+            values[:, k] = values[:, k].round() if column.whole else values[:, k]
+        else:
+            top = 1 if column.kind == "boolean" else len(column.categories) - 1
+            values[:, k] = (shares[:, k] * (top + 1)).floor().clamp_max(top)
+    return values.float()

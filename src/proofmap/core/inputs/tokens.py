@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Protocol
 
 import numpy as np
@@ -210,22 +212,16 @@ class Tokens(TextInputs):
             raise InputError(
                 f"{which} has no token that the net's tokenizer knows; check its language and encoding"
             )
-        fits, windows = 0, self.longer == "windows"
-        for k, (_, tokens) in enumerate(pieces):
-            fits += len(tokens)
-            if (fits > reader.most and not windows) or k >= self.length:
-                if windows:
-                    raise InputError(
-                        f"{which} has {len(pieces):,} {self.units}, and at most {self.length:,} are read in windows; shorten it, or ask for a larger length="
-                    )
-                if self.longer == "refuse":
-                    raise InputError(
-                        f"{which} has {len(pieces):,} {self.units} and {len(used):,} tokens, and the net takes at most {self.length:,} "
-                        f"{self.units} and {reader.most:,} tokens; shorten it, or ask for longer=cut to use its beginning alone, or for longer=windows"
-                    )
-                pieces = pieces[:k]
-                break
-        return self._joined(pieces)
+        most = math.inf if self.longer == "windows" else reader.most
+        ends = accumulate(len(tokens) for _, tokens in pieces)
+        kept = sum(k < self.length and end <= most for k, end in enumerate(ends))
+        if kept < len(pieces) and self.longer != "cut":
+            raise InputError(
+                f"{which} has {len(pieces):,} {self.units} and {len(used):,} tokens, and the net takes at most {self.length:,} "
+                f"{self.units} and {reader.most:,} tokens at once; shorten it, give a larger length=, or ask for longer=cut to use its beginning "
+                "alone, or for longer=windows"
+            )
+        return self._joined(pieces[:kept])
 
     def _encoded(self, positions: Sequence[str]) -> Tensor:
         """One text from its positions. Each position is tokenized separately."""
