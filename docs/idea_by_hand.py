@@ -61,7 +61,7 @@ def _proof(found: pm.Evaluation, m: int, k: int) -> dict[str, object]:
         "average": round(shape.average, 4),
         "peak": round(shape.peak, 4),
         "reach": None if shape.reach is None else round(shape.reach, 3),
-        "strength": shape.strength.word,
+        "strength": shape.word,
         "words": shape.summary,
     }
 

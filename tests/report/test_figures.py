@@ -314,7 +314,7 @@ def test_signs_agree_with_the_scores() -> None:
     ]:
         alpha = float(completeness(torch.tensor(auc), torch.tensor(value), 0.01))
         beta = min(max(value, 0.001) / auc, 1) if auc else 1.0
-        sign, _ = grid.SIGNS[strength(alpha, beta).word]
+        sign, _ = grid.SIGNS[strength(alpha, beta)]
         assert sign == ("↓" if alpha < 0.8 else "↑" if beta < 0.8 else "=")
 
 

@@ -40,9 +40,9 @@ def test_every_form_has_the_means_of_a_loop(found: pm.Evaluation) -> None:
     names = found.label_names
     lines = list(csv.DictReader(io.StringIO(result.csv())))
     record = json.loads(result.json())
-    assert result.methods == ("gradient", "random") and result.names == tuple(names)
+    assert list(result.areas) == ["gradient", "random"] and result.names == tuple(names)
     assert len(lines) == 2 * len(names) ** 2
-    for line, (method, a, b) in zip(lines, product(result.methods, range(4), range(4)), strict=True):
+    for line, (method, a, b) in zip(lines, product(result.areas, range(4), range(4)), strict=True):
         expected = area_in_a_loop(found, method, a, b)
         assert (line["method"], line["map_of"], line["probability_of"]) == (method, names[a], names[b])
         assert float(line["auc"]) == pytest.approx(expected, abs=1e-6)
@@ -103,15 +103,14 @@ def test_labels_of_each_image_go_by_place(net: pm.Classifier) -> None:
     assert result.names == ("label 1", "label 2") and result.labels is None
     assert "label 1 is the first label of each image" in str(result)
     matrix = found.results[0].insertion.matrix
-    assert matrix is not None and result.areas[0] is not None
-    assert torch.allclose(result.areas[0], matrix.mean(dim=0))
+    assert matrix is not None and torch.allclose(result.areas["gradient"], matrix.mean(dim=0))
 
 
 def test_a_matrix_that_was_not_kept_is_named(found: pm.Evaluation) -> None:
     first, second = found.results
     bare = replace(second, insertion=replace(second.insertion, matrix=None))
     some = pm.label_matrices(replace(found, results=(first, bare)))
-    assert some.notes[-1] == "no matrix was kept for random" and list(some.kept()) == ["gradient"]
+    assert some.notes[-1] == "no matrix was kept for random" and list(some.areas) == ["gradient"]
     with pytest.raises(
         pm.InputError, match="the label x label matrix was not kept; it is kept for up to 64 labels"
     ):

@@ -16,7 +16,7 @@ import proofmap as pm
 from proofmap.core.ranking import keep_top
 from proofmap.report import opening as openings
 from proofmap.report.html import write_report
-from proofmap.results.proof_shape import ProofShape, Strength, shape_of
+from proofmap.results.proof_shape import ProofShape, shape_of
 from proofmap.results.verdict import verdict
 from tests.report.pages import PageParts
 from tests.toys import linear_classifier, pixels
@@ -35,7 +35,7 @@ def test_the_method_has_a_map_for_each_label_and_the_wrong_label_is_the_one_it_p
     assert found is not None and found["method"] == "gradient"
     index = evaluation.image_names.index(found["image"])
     result = evaluation["gradient"]
-    proves = [shape_of(evaluation, result, i, 0).strength.word == "match" for i in range(3)]
+    proves = [shape_of(evaluation, result, i, 0).word == "match" for i in range(3)]
     assert index == (proves.index(True) if any(proves) else 0)
     worst = 1 + int(result.insertion.auc[index, 1:].argmax())
     assert found["wrong"]["label"] == evaluation.label_names[int(evaluation.labels[index, worst])]
@@ -69,7 +69,7 @@ def test_a_label_that_the_fill_alone_gives_is_said_to_be_due_to_the_fill(evaluat
 
 
 def shape(peak: float, average: float, word: str) -> ProofShape:
-    return ProofShape(0.002, average, peak, None, Strength(word), 0.5, peak / 0.002)  # type: ignore[arg-type]
+    return ProofShape(0.002, average, peak, None, 1.0, 0.5 if word == "strong" else 1.0, peak / 0.002)
 
 
 def test_the_sentence_on_a_wrong_label_says_whether_the_method_fails(evaluation: pm.Evaluation) -> None:

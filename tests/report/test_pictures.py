@@ -87,7 +87,7 @@ def test_sheets_print_probabilities_in_percent(drawn: list[str]) -> None:
 def test_the_shape_of_a_proof_is_drawn_to_scale() -> None:
     """A made-up proof in a box 101 wide: one pixel is one percent."""
     page = Image.new("RGB", (101, 18), (255, 255, 255))
-    found = ProofShape(0.4, 0.3, 0.7, 0.2, proof_shape.Strength("match"), 1.0, 1.75)
+    found = ProofShape(0.4, 0.3, 0.7, 0.2, 1.0, 1.0, 1.75)
     sheets.draw_shape(ImageDraw.Draw(page), found, 0, 0, 101)
     row = [page.getpixel((x, 5)) for x in range(101)]
     assert row[35] == row[60] == row[10] != row[80]  # the average, and the line up to the peak

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from proofmap.results.proof_shape import ProofShape, shape_of, strength
+from proofmap.results.proof_shape import ProofShape, shape_of
 from tests.report.pages import judged
 
 
@@ -15,8 +15,7 @@ def shape(
     f: float, average: float, peak: float, *, reach: float | None = 0.1, completeness: float = 1.0
 ) -> ProofShape:
     soundness = min(max(f, 0.001) / average, 1.0) if average else 1.0
-    found = strength(completeness, soundness)
-    return ProofShape(f, average, peak, reach, found, soundness, peak / max(f, 0.001))
+    return ProofShape(f, average, peak, reach, completeness, soundness, peak / max(f, 0.001))
 
 
 def test_numbers_are_those_of_a_loop_over_the_curve() -> None:

@@ -278,13 +278,12 @@ def mean_matrix(evaluation: Evaluation) -> dict[str, Any] | None:
     different labels, row 1 is the first label of each image, and so on.
     """
     found = label_matrices(evaluation)
-    areas = [m for m in found.areas if m is not None]
-    if len(areas) < len(found.areas) or len(found.f) < 2:
+    if len(found.areas) < len(evaluation.results) or len(found.f) < 2:
         return None
     return {
         "names": list(found.names),
         "shared": found.labels is not None,
-        "methods": [_numbers_of(m) for m in areas],
+        "methods": [_numbers_of(m) for m in found.areas.values()],
         "f": _numbers_of(found.f[None])[0],
         "answers": list(found.answers().values()),
         "images": len(evaluation),

@@ -57,7 +57,7 @@ class ListedProof:
     @property
     def colour(self) -> Colour:
         """The colour of the verdict."""
-        return STRENGTHS[self.shape.strength.word] or (96, 96, 104)
+        return STRENGTHS[self.shape.word] or (96, 96, 104)
 
     def shade(self, position: int) -> Colour | None:
         """The background colour of the word at ``position``; None if the word has no background."""

@@ -41,7 +41,7 @@ def opening(evaluation: Evaluation, named: Sequence[str]) -> dict[str, Any] | No
     proof, attempt = (shape_of(evaluation, result, index, place) for place in (believed, wrong))
     names = [evaluation.label_name(index, place) for place in (believed, wrong)]
     share = KEPT_SHARE if proof.reach is None or proof.reach == 1 else proof.reach
-    too_much = attempt.strength.word == "strong"
+    too_much = attempt.word == "strong"
     shown = _share_of_peak(result, index, wrong) if too_much or attempt.is_noticed else share
     height, width = inputs.picture_size()
     worded = inputs.shown_as == "words"
@@ -99,7 +99,7 @@ def _fill_sentence(result: MethodResult, index: int, place: int) -> str:
 def wrong_words(attempt: ProofShape, name: str, evaluation: Evaluation, share: float) -> str:
     """A sentence that says whether the method fails, as it should, to prove a label that the net does not believe."""
     positions = evaluation.inputs.position_noun
-    if attempt.strength.word == "strong":
+    if attempt.word == "strong":
         return (
             f"It does not fail: these {positions}, {percent(share)}, make the net say {name} with {percent(attempt.peak)}, and "
             f"{percent(attempt.average)} on average. The method is not sound here."
@@ -129,7 +129,7 @@ def _choice(evaluation: Evaluation, result: MethodResult) -> tuple[int, int, int
         if unbelieved:
             top = max(places, key=lambda j: f[j])
             worst = max(unbelieved, key=lambda j: float(result.insertion.auc[index, j]))
-            proves = shape_of(evaluation, result, index, top).strength.word == "match"
+            proves = shape_of(evaluation, result, index, top).word == "match"
             found.append((not proves, index, top, worst))
     return min(found)[1:] if found else None
 
@@ -165,9 +165,7 @@ def headline(evaluation: Evaluation) -> dict[str, str]:
     places, parts = evaluation.places_of(0), []
     for result in evaluation.results:
         labels = [
-            evaluation.label_name(0, j)
-            for j in places
-            if shape_of(evaluation, result, 0, j).strength.word == "match"
+            evaluation.label_name(0, j) for j in places if shape_of(evaluation, result, 0, j).word == "match"
         ]
         found = f"{len(labels)} ({', '.join(labels)})" if labels else "none"
         parts.append(f"{result.name} {found}")

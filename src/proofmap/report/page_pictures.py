@@ -241,8 +241,7 @@ def _label_record(evaluation: Evaluation, result: MethodResult, index: int, plac
         "average": json_number(found.average),
         "peak": json_number(found.peak),
         "reach": found.reach,
-        "strength": found.strength.word,
-        "below": found.strength.below,
+        "strength": found.word,
         "words": found.summary,
         "fill": fill_words(result, index, place),
     }

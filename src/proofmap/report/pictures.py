@@ -134,7 +134,7 @@ def marked_line(image: Tensor, heat: Tensor, inputs: Inputs, shape: ProofShape) 
     """
     drawn = inputs.picture(image).copy()
     keep = per_pixel(keep_top(heat[None], shape.reach or 0.0)[0].cpu().numpy(), inputs)
-    colour = np.array(STRENGTHS[shape.strength.word] or SOFT)
+    colour = np.array(STRENGTHS[shape.word] or SOFT)
     ink = drawn.mean(axis=2) < _LINE_INK
     drawn[keep & ~ink] = _TINT
     drawn[keep & ink] = colour

@@ -85,7 +85,7 @@ def draw_shape(draw: ImageDraw.ImageDraw, shape: ProofShape, x: int, y: int, wid
     def at(p: float | None) -> int:
         return x if p is None or p != p else x + round(min(max(p, 0.0), 1.0) * (width - 1))
 
-    colour = STRENGTHS[shape.strength.word] or SOFT
+    colour = STRENGTHS[shape.word] or SOFT
     draw.rectangle((x, y, x + width - 1, y + 10), (232, 234, 238))
     draw.rectangle((x, y, at(shape.belief), y + 10), (196, 200, 208))
     draw.rectangle((x, y + 3, at(shape.average), y + 7), colour)
@@ -218,7 +218,7 @@ def _proof_cell(
     lines = [
         *first,
         SheetText(numbers),
-        SheetText(shape.summary, colour=STRENGTHS[shape.strength.word], wraps=True),
+        SheetText(shape.summary, colour=STRENGTHS[shape.word], wraps=True),
     ]
     if words := fill_words(result, index, place):
         lines.append(SheetText(words, colour=STRENGTHS["strong"]))

@@ -30,13 +30,12 @@ from proofmap.results.statistics import (
     sign_flip_p,
     smallest_p,
 )
-from proofmap.results.tables import Cells, Table, cells_of, interval, metric_with_arrow, signed
+from proofmap.results.tables import Cells, Tables, cells_of, interval, metric_with_arrow, signed
 
 _LEVEL = 0.05
 """A verdict needs a corrected p below this and an interval without zero."""
 _NUMERICAL_ERROR = 0.001
 """The numerical error of an area under a curve. A smaller difference of a metric that reads curves is never decided."""
-_MOST_NEEDED = 10_000
 _OF_THE_LABELS = ("outputs", "label_set", "renormalise", "labels")
 _OF_THE_NET = [
     "model",
@@ -100,7 +99,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Comparison(Table):
+class Comparison(Tables):
     """Paired differences with notes. Prints as a table."""
 
     differences: tuple[Difference, ...]
@@ -114,9 +113,9 @@ class Comparison(Table):
                 return d
         raise InputError(f"{method!r} was not compared with {baseline!r} by {metric!r}")
 
-    def cells(self) -> Cells:
+    def tables(self) -> list[Cells]:
         """Header and one row of cells per difference."""
-        return cells_of(
+        cells = cells_of(
             self.differences,
             ("metric", lambda d: metric_with_arrow(d.metric, d.higher_is_better)),
             ("method", lambda d: d.method),
@@ -129,9 +128,10 @@ class Comparison(Table):
             ("wins", lambda d: "-" if math.isnan(d.wins) else f"{d.wins:.0%}"),
             ("p", lambda d: _p_text(d.p)),
             ("Holm p", lambda d: _p_text(d.corrected_p)),
-            (f"{self.noun} needed", lambda d: _needed(d.images_needed)),
+            (f"{self.noun} needed", lambda d: "-" if d.images_needed is None else f"{d.images_needed:,}"),
             ("verdict", lambda d: d.verdict),
         )
+        return [cells]
 
     def records(self) -> list[dict[str, object]]:
         return [d.record() for d in self.differences]
@@ -431,17 +431,6 @@ def _different_images(method: _Entry, against: _Entry) -> list[str]:
 
 
 # ---- numbers as text ------------------------------------------------------------
-
-
-def _needed(images: int | None) -> str:
-    """The number of images needed as text. Above 10,000 the number says no more than that.
-
-    >>> _needed(3142), _needed(4979947)
-    ('3,142', 'more than 10,000')
-    """
-    if images is None:
-        return "-"
-    return f"{images:,}" if images <= _MOST_NEEDED else f"more than {_MOST_NEEDED:,}"
 
 
 def _p_text(value: float) -> str:

@@ -34,33 +34,18 @@ BAR = 0.8
 Word = Literal["weak", "match", "strong", "unknown"]
 
 
-@dataclass(frozen=True)
-class Strength:
-    """The strength of a proof in one word: too ``weak`` (incomplete), too ``strong`` (unsound), a ``match``, or ``unknown``."""
+def strength(completeness: float, soundness: float) -> Word:
+    """The strength of a proof in one word: too ``weak`` (incomplete, also if it is unsound), too ``strong`` (unsound), a ``match``, or
+    ``unknown``.
 
-    word: Word
-    below: float | None = None
-    """The completeness or soundness that is below the bar, rounded to two decimals but never up to the bar: .798 becomes .79."""
-
-
-def strength(completeness: float, soundness: float) -> Strength:
-    """The strength of a proof with this completeness and soundness. If both are below the bar, the proof is called weak.
-
-    >>> strength(0.2, 1.0), strength(1.0, 0.798).below, strength(1.0, 0.9).word
-    (Strength(word='weak', below=0.2), 0.79, 'match')
+    >>> strength(0.2, 0.1), strength(1.0, 0.798), strength(1.0, 0.9)
+    ('weak', 'strong', 'match')
     """
     if math.isnan(completeness) or math.isnan(soundness):
-        return Strength("unknown")
+        return "unknown"
     if completeness < BAR:
-        return Strength("weak", _rounded_below_bar(completeness))
-    if soundness < BAR:
-        return Strength("strong", _rounded_below_bar(soundness))
-    return Strength("match")
-
-
-def _rounded_below_bar(value: float) -> float:
-    """A value below the bar, rounded to two decimals but never up to the bar."""
-    return min(float(f"{value:.2f}"), BAR - 0.01)
+        return "weak"
+    return "strong" if soundness < BAR else "match"
 
 
 def proof_values(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> tuple[float, float]:
@@ -69,18 +54,12 @@ def proof_values(evaluation: Evaluation, result: MethodResult, index: int, place
     from proofmap.metrics import scores
 
     f, auc = evaluation.f[index, place].cpu(), result.insertion.auc[index, place].cpu()
-    alpha, beta = (_scored(result, kind, index, place) for kind in (COMPLETENESS, SOUNDNESS))
-    if math.isnan(alpha):
-        alpha = float(scores.completeness(auc, f, result.threshold("e1")))
-    if math.isnan(beta):
-        beta = float(scores.soundness(auc, f, result.threshold("e2")))
-    return alpha, beta
-
-
-def _scored(result: MethodResult, kind: str, index: int, place: int) -> float:
-    """The value of the first score of this kind for one label; NaN if there is none."""
-    found = result.pairs_of_kind(kind)
-    return math.nan if found is None else float(found[index, place])
+    found = []
+    for kind, of, floor in ((COMPLETENESS, scores.completeness, "e1"), (SOUNDNESS, scores.soundness, "e2")):
+        pairs = result.pairs_of_kind(kind)
+        value = math.nan if pairs is None else float(pairs[index, place])
+        found.append(float(of(auc, f, result.threshold(floor))) if math.isnan(value) else value)
+    return found[0], found[1]
 
 
 def other_curve_note(evaluation: Evaluation) -> str:
@@ -109,12 +88,17 @@ class ProofShape:
     average: float
     peak: float
     reach: float | None
-    strength: Strength
+    completeness: float
     soundness: float
     overshoot: float
     """The peak divided by max(f, e2), as in the metric ``peak``."""
     enough: int = 0
     """Number of top positions that must be shown until the label reaches the belief (.9 f); 0 if the net does not believe the label."""
+
+    @property
+    def word(self) -> Word:
+        """The strength of the proof."""
+        return strength(self.completeness, self.soundness)
 
     @property
     def is_noticed(self) -> bool:
@@ -125,26 +109,26 @@ class ProofShape:
     def summary(self) -> str:
         """A phrase that compares the curve with the belief: ``on average as strong as the belief, peak 1.9 times``."""
         peak = f", peak {times(self.overshoot)}" if self.overshoot > 1 / BAR else ""
-        if self.strength.word == "unknown":
+        if self.word == "unknown":
             return "not judged"
-        if self.strength.word == "weak":
-            assert self.strength.below is not None
-            return f"too weak: on average {100 * self.strength.below:.0f} % of the belief{peak}"
+        if self.word == "weak":  # .798 is never rounded up to the bar
+            share = min(float(f"{self.completeness:.2f}"), BAR - 0.01)
+            return f"too weak: on average {100 * share:.0f} % of the belief{peak}"
         if self.reach is None:  # the net does not believe the label
-            if self.strength.word == "strong":
+            if self.word == "strong":
                 return f"proves too much: {percent(self.average)} on average, {_at_most(self.peak)}"
             if self.is_noticed:
                 return f"no proof on average, but {percent(self.peak)} at its peak"
             most = "always below 1 %" if self.peak < 0.005 else _at_most(self.peak)
             return f"no proof, as it should be: {most}"
-        if self.strength.word == "strong":
+        if self.word == "strong":
             return f"too strong: on average {times(max(1 / BAR, _inverse(self.soundness)))} the belief{peak}"
         return f"on average as strong as the belief{peak}"
 
     def text(self, width: int = BAR_WIDTH) -> str:
         """The picture of the proof in ``width`` characters: a bar up to the average, ``│`` at the belief, a line up to the peak.
 
-        >>> shape = ProofShape(0.4, 0.45, 0.75, 0.05, Strength("match"), 0.9, 1.9)
+        >>> shape = ProofShape(0.4, 0.45, 0.75, 0.05, 1.0, 0.9, 1.9)
         >>> shape.text(20)
         '████████│──────·····'
         """
@@ -180,7 +164,7 @@ def shape_of(evaluation: Evaluation, result: MethodResult, index: int, place: in
         average=float(curves.auc[index, place]),
         peak=highest,
         reach=reach,
-        strength=strength(alpha, beta),
+        completeness=alpha,
         soundness=beta,
         overshoot=highest * _inverse(max(float(f), result.threshold("e2"))),
         enough=0 if reach is None else max(1, round(reach * own)),

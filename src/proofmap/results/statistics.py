@@ -33,7 +33,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
-from html import escape
 from statistics import NormalDist
 
 import numpy as np
@@ -79,20 +78,10 @@ class Score:
     def __str__(self) -> str:
         better = "higher" if self.higher_is_better else "lower"
         how = ", ".join(f"{key} = {value}" for key, value in self.settings.items())
-        return f"{self.name} {self.value:.3f}{self._interval()}, n = {self.n}, {better} is better" + (
-            f" ({how})" if how else ""
-        )
-
-    def _repr_html_(self) -> str:
-        """The score as one line of HTML for notebooks. The settings appear when the mouse is over the line."""
-        settings = ", ".join(f"{key} = {value}" for key, value in self.settings.items())
-        plain = str(replace(self, settings={}))
-        return f'<span title="{escape(settings)}"><b>{escape(self.name)}</b>{escape(plain[len(self.name) :])}</span>'
-
-    def _interval(self) -> str:
-        if math.isnan(self.low) or self.low == self.high:
-            return "" if math.isnan(self.low) else " (equal values)"
-        return f" [{self.low:.3f}, {self.high:.3f}]"
+        ends = "" if math.isnan(self.low) else f" [{self.low:.3f}, {self.high:.3f}]"
+        ends = " (equal values)" if self.low == self.high else ends
+        settings = f" ({how})" if how else ""
+        return f"{self.name} {self.value:.3f}{ends}, n = {self.n}, {better} is better{settings}"
 
     @property
     def fill(self) -> str:
@@ -332,10 +321,9 @@ def fewest_images(comparisons: int = 1, *, level: float = 0.05) -> int:
     >>> fewest_images(), fewest_images(10)
     (6, 9)
     """
-    n = 1
-    while 2.0 ** (1 - n) * comparisons >= level:
-        n += 1
-    return n
+    return (
+        math.floor(1 - math.log2(level / comparisons)) + 1
+    )  # the first n with 2^(1 - n) comparisons < level
 
 
 def images_needed(

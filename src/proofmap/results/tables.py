@@ -80,17 +80,6 @@ class Tables(ABC):
         return "".join([*(table_html(*cells) for cells in first), table_html(*last, below)])
 
 
-class Table(Tables):
-    """Base class of results that print as one table."""
-
-    @abstractmethod
-    def cells(self) -> Cells:
-        """Header and rows of the table."""
-
-    def tables(self) -> list[Cells]:
-        return [self.cells()]
-
-
 def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None) -> str:
     """The table as text with aligned columns, one line per row. Text is left-aligned, numbers are right-aligned.
 

@@ -56,7 +56,7 @@ class GridCell:
     @classmethod
     def proof(cls, picture: Image.Image, auc: float, completeness: float, soundness: float) -> GridCell:
         """A cell with the picture of a map and, below it, the map's AUC and a sign: too weak (↓), too strong (↑) or as strong as f (=)."""
-        sign, colour = SIGNS[strength(completeness, soundness).word]
+        sign, colour = SIGNS[strength(completeness, soundness)]
         return cls(np.asarray(picture.convert("RGB")), f"{short_probability(auc)} {sign}".rstrip(), colour)
 
 
