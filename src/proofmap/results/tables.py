@@ -176,7 +176,7 @@ def latex(
 ) -> str:
     """A LaTeX table (package booktabs) with a column of names and columns of numbers. ``caption`` is LaTeX code; cells are escaped.
 
-    >>> print(latex(["name", "x"], [["a_b", ".5 [.4, .6]"]], "Ours.").splitlines()[7].strip())
+    >>> print(latex(["name", "x"], [["a_b", ".5 [.4, .6]"]], "Ours.").splitlines()[8].strip())
     a\\_b & .5 {\\scriptsize [.4, .6]} \\\\
     """
     marked = bold or [[False] * len(header)] * len(rows)
@@ -205,9 +205,10 @@ def latex_sentences(notes: Sequence[str]) -> str:
 
 
 def _latex_number(cell: str, bold: bool) -> str:
-    """A cell with a number, with true minus signs; what follows the number, such as its interval, is small."""
-    text = "--" if cell == "-" else re.sub(r"-(?=[.\d])", "$-$", latex_text(cell))
-    value, _, small = text.partition(" ")
+    """A cell; a number has true minus signs, and what follows it, such as its interval, is small."""
+    if not re.match(r"[<>+-]*[.\d]", cell):
+        return "--" if cell == "-" else latex_text(cell)
+    value, _, small = re.sub(r"-(?=[.\d])", "$-$", latex_text(cell)).partition(" ")
     value = rf"\textbf{{{value}}}" if bold else value
     return rf"{value} {{\scriptsize {small}}}" if small else value
 
