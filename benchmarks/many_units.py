@@ -19,9 +19,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from proofmap.study.planning import units_left
+from proofmap.study.planning import Unit, units_left
 from proofmap.study.store import ImageRow, Store
-from proofmap.study.unit import Unit
 
 STEPS = 32
 
@@ -44,13 +43,8 @@ def unit_row(unit: Unit) -> dict[str, object]:
         "method": unit.method,
         "metrics": json.dumps(unit.metrics),
         "judged": 1,
-        "game": "insertion",
-        "scores": json.dumps(dict.fromkeys(unit.metrics, (0.5, 1))),
-        "environment": 0,
-        "batches": "[64, 64]",
         "seconds": 0.1,
         "passes": 100,
-        "finished": "2026-01-01T00:00:00.000",
         "results": save(arrays),
     }
 
@@ -80,7 +74,6 @@ def fill(store: Store, units: Sequence[Unit]) -> None:
         ((unit.block, unit.method, *values) for unit in units),
     )
     run("COMMIT")
-    store.recount()
 
 
 def main() -> None:
@@ -137,7 +130,6 @@ def main() -> None:
             print(f"opened in {time.perf_counter() - clock:.2f} s", flush=True)
             left = units_left(store, store.images(), blocks, methods, metrics, {})
             planned = time.perf_counter() - clock
-            store.means()
             resumed, wall = time.process_time() - began, time.perf_counter() - clock
             began, clock = time.process_time(), time.perf_counter()
             read = sum(1 for _ in store.results(methods))

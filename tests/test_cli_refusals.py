@@ -117,11 +117,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("evaluate", "--data", "photos", *MODEL, "--labels", "unicorn"), "no label is named 'unicorn'"),
         (
             ("compare", "runs/firts"),
-            "no run directory runs/firts. Near it: runs/first, runs/second; proofmap eval",
-        ),
-        (
-            ("compare", "runs"),
-            "has no run.json. Near it: runs/first, runs/second; proofmap evaluate",
+            "no run directory runs/firts. Did you mean 'runs/first'? proofmap eval",
         ),
         (
             ("compare", "empty"),

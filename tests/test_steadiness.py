@@ -19,8 +19,9 @@ from proofmap.loop import judge_blocks
 from proofmap.methods.controls import Random
 from proofmap.metrics import Insertion
 from proofmap.study.opened import open_study, prepare_study
+from proofmap.study.planning import Unit
 from proofmap.study.store import ImageRow
-from proofmap.study.unit import Unit, Worker
+from proofmap.study.unit import Worker
 from tests.study.studies import photos
 from tests.toys import conv_net, counted_classifier, pixels
 
@@ -91,7 +92,7 @@ def test_a_worker_marks_the_images_of_a_unit_in_which_the_net_moved(tmp_path: Pa
     data = image_folder(photos(tmp_path / "photos", 2))
     f = pm.Classifier(Moving(5e-5), size=SIZE, batch_size=4)
     study = pm.Study(methods=[Random()], metrics=[Insertion(points=32)])
-    worker = Worker(open_study(study, classifier=f, dataset=data), (4, 4))
+    worker = Worker(open_study(study, classifier=f, dataset=data), (4, 4), tmp_path)
     subjects = tuple(ImageRow(name, data.digest(k), "", labels=(0, 1)) for k, name in enumerate(data.names))
     result = worker(Unit("random", 0, subjects, ("insertion",)))
     assert result.parts == () and sorted(result.failures) == [0, 1]

@@ -13,7 +13,7 @@ from PIL import Image
 from proofmap import cli
 from proofmap.cli.console import Bars, SafeConsole, print_result
 from proofmap.core.text import csv_lines, one_line, terminal_text
-from proofmap.study.watchers import LiveView, Status
+from proofmap.study.watchers import Status, watchers_for
 from tests.command import run
 
 EVIL = "cat\x1b]0;owned\x07\x1b[31m\x9b2J\rdog\u202etxt\u2066\u2069"
@@ -101,9 +101,8 @@ def test_progress_on_a_terminal_shows_names_as_they_are_read() -> None:
     assert "owned\x07" not in stream.getvalue() and "\u202e" not in stream.getvalue()
     stream = io.StringIO()
     console = SafeConsole(file=stream, force_terminal=False, width=200)
-    view = LiveView(console)
-    view.status = Status(state="running", last=EVIL, scores={EVIL: {EVIL: 0.5}}, images={EVIL: 1})
-    console.print(view.picture())
+    (show,) = watchers_for(console, quiet=False)
+    show(Status(state="running", last=EVIL))
     assert "owned" in stream.getvalue()
     assert_safe(stream.getvalue())
 

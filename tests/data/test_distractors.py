@@ -23,7 +23,7 @@ from proofmap.session import Session
 from proofmap.study import Run, Study, run_study
 from proofmap.study.manifest import Manifest
 from proofmap.study.opened import open_study
-from proofmap.study.preview import preview
+from proofmap.study.run import preview
 from tests.sessions import bound
 from tests.study.studies import facts, photos, toy_study
 from tests.toys import conv_classifier, pixels

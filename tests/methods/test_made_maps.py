@@ -12,7 +12,7 @@ from proofmap.methods import make_method
 from proofmap.methods.controls import Wrapper, map_sources
 from proofmap.session import Session
 from proofmap.study import run_study
-from proofmap.study.preview import preview
+from proofmap.study.run import preview
 from tests.study.studies import facts, toy_study
 from tests.toys import conv_classifier, counted_classifier, pixels
 
@@ -97,8 +97,7 @@ def test_a_study_learns_each_map_once_and_a_stopped_one_ends_with_the_same_bits(
         pass
 
     class Watcher:
-        def end(self, *_: object) -> None: ...
-        def update(self, status: object) -> None:
+        def __call__(self, status: object) -> None:
             seen.append(str(status))
             if stop and len(seen) > 4:
                 raise Stop
@@ -118,7 +117,7 @@ def test_a_study_learns_each_map_once_and_a_stopped_one_ends_with_the_same_bits(
 def units_of(tmp_path: Path, methods: list[str]) -> list[tuple[str, bool]]:
     """The units of a study in the order in which they are handed out, and whether each stays with the one before it."""
     from proofmap.study.executor import LocalExecutor
-    from proofmap.study.unit import Unit
+    from proofmap.study.planning import Unit
 
     handed: list[Unit] = []
 
@@ -143,12 +142,12 @@ def test_the_unit_that_takes_maps_follows_the_one_that_makes_them(tmp_path: Path
 def test_wrappers_around_one_method_stay_together(tmp_path: Path) -> None:
     first, last = f"inverse:{TOP}", f"blurred:{MASK}"
     found = units_of(tmp_path, [first, MASK, TOP, last])
-    assert found == 2 * [(MASK, False), (TOP, True), (first, True), (last, True)]
+    assert found == 2 * [(MASK, False), (first, True), (TOP, True), (last, True)]
 
 
 def test_on_a_cluster_it_goes_to_the_same_worker() -> None:
+    from proofmap.study.planning import Unit
     from proofmap.study.ray_executor import _groups
-    from proofmap.study.unit import Unit
 
     units = [Unit(name, 0, (), (), together=name == TOP) for name in (MASK, TOP, "random")]
     assert [[unit.method for unit in group] for group in _groups(units)] == [[MASK, TOP], ["random"]]

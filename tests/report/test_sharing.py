@@ -150,8 +150,8 @@ def test_a_run_names_the_method_that_failed_at_the_top_and_no_folder(tmp_path: P
     run_study(study, folder, command=f"proofmap evaluate --data {tmp_path}/photos --out {folder}")
     with Run(folder) as run:
         page = PageParts(write_run_report(run, tmp_path / "page.html"))
-        save_run(run, pictures=False)
         exported = export_run(run, tmp_path / "tables")
+    save_run(folder, pictures=False)
     assert "maps stored as float16" in page.text  # the usual setting: the slider cannot be exact then
     top = page.text.split("How to read this")[0]
     assert "broken failed on 3 of 3 images, first with: ValueError: no file x.txt" in top

@@ -71,11 +71,9 @@ class Stop:
     def __init__(self, units: int) -> None:
         self.units = units
 
-    def update(self, status: Status) -> None:
-        if status.units_done >= self.units:
+    def __call__(self, status: Status) -> None:
+        if status.units_done >= self.units and not status.is_over:
             raise KeyboardInterrupt
-
-    def end(self, status: Status) -> None: ...
 
 
 def plain(study: Study) -> dict[str, Any]:
@@ -96,7 +94,7 @@ def facts(folder: Path) -> dict[str, Any]:
         manifest, images, failures = run.manifest, run.images, run.failures()
         failed = {(failure.method, failure.image) for failure in failures}
         found: dict[str, Any] = {"per_image": [], "per_label": [], "curves": []}
-        for method, block, game, _, arrays in run.store.results(run.methods):
+        for method, block, _, arrays in run.store.results(run.methods):
             for k, image in enumerate(images[place] for place in manifest.blocks[block]):
                 if (method, image.name) in failed:
                     continue
@@ -110,13 +108,13 @@ def facts(folder: Path) -> dict[str, Any]:
                             about = (image.name, label, run.label_names[label], f, image.truth)
                             found["per_label"].append((method, metric, *about, _known(array[k, at])))
                     else:
-                        found["curves"].append((method, image.name, str(game), key, array[k].tobytes()))
+                        found["curves"].append((method, image.name, key, array[k].tobytes()))
         return {
             **{name: sorted(rows, key=str) for name, rows in found.items()},
             "images": [replace(row, stamp="") for row in run.store.images()],
             "units": sorted(run.store.rows("SELECT method, block, metrics, maps FROM units")),
             "failures": sorted((f.method, f.image, f.reason) for f in failures),
-            "about": (manifest.chosen, manifest.games, manifest.sanity, manifest.run_scores),
+            "about": (manifest.chosen, manifest.game, manifest.sanity, manifest.run_scores),
             "maps": {
                 path.name: hashlib.sha256(path.read_bytes()).hexdigest()
                 for (name,) in run.store.rows("SELECT DISTINCT maps FROM units WHERE maps IS NOT NULL")

@@ -17,15 +17,13 @@ import torch
 from torch import Tensor
 
 import proofmap as pm
-from proofmap.core.errors import InputError
 from proofmap.core.inputs.columns import Columns
 from proofmap.metrics import Curves
 from proofmap.results.records import MethodResult
-from proofmap.study import Run, Study, run_study
-from proofmap.study.resume import what_changed
+from proofmap.study import Run, run_study
 from tests.command import run
 from tests.data.made_up import save
-from tests.study.studies import classifier_of, net_file, toy_study
+from tests.study.studies import net_file, toy_study
 
 MINE = "import torch\nSCALE = 1\n\n\ndef mine(classifier, images, labels):\n    return SCALE * images[:, :1] * labels[:, :, None, None]\n"
 
@@ -195,72 +193,6 @@ def test_other_pictures_under_the_same_names_do_not_compare(
     run_study(toy_study(tmp_path, 0, methods=["gradient-x-input"], maps="none"), tmp_path / "other")
     assert audit(monkeypatch, str(tmp_path / "other"), "--against", str(two_nets[0]), "--max-drop", "1") == 2
     assert "02.png is not the same in" in " ".join(capsys.readouterr().err.split())
-
-
-@pytest.fixture
-def fresh(tmp_path: Path) -> tuple[Study, Path]:
-    (tmp_path / "mine.py").write_text(MINE)
-    study = toy_study(tmp_path, 3, methods=["gradient", f"{tmp_path / 'mine.py'}:mine"], maps="none")
-    run_study(study, tmp_path / "run")
-    run_study(replace(study, methods=("gradient-x-input",), metrics=("deletion:points=4",)), tmp_path / "run")
-    return study, tmp_path / "run"
-
-
-def test_a_run_of_the_present_state_is_fresh(
-    fresh: tuple[Study, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, folder = fresh
-    with Run(folder) as run:
-        assert what_changed(run) == []
-    assert audit(monkeypatch, str(folder), "--bar", "deletion=1", "--unfinished", "--fresh") == 0
-
-
-@pytest.mark.parametrize(
-    "edit, told",
-    [
-        ("net", "the net's weights or code are not those of the run"),
-        ("method", "the method mine: code: "),
-        ("picture", "01.png has changed"),
-        ("new picture", "07.png is new"),
-        ("version", "Proofmap was 0.0.1, and is "),
-    ],
-)
-def test_a_run_of_an_older_state_is_not_fresh(
-    fresh: tuple[Study, Path],
-    tmp_path: Path,
-    edit: str,
-    told: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    _, folder = fresh
-    if edit == "net":
-        net_file(tmp_path, seed=5)
-    elif edit == "method":
-        (tmp_path / "mine.py").write_text(MINE.replace("SCALE = 1", "SCALE = 2"))
-    elif edit == "version":
-        monkeypatch.setattr("proofmap.study.manifest.Manifest.versions", {"0.0.1"})
-    else:
-        save(tmp_path / "photos", "01.png" if edit == "picture" else "07.png", 55)
-    assert audit(monkeypatch, str(folder), "--bar", "deletion=1", "--unfinished") == 0
-    capsys.readouterr()
-    assert audit(monkeypatch, str(folder), "--bar", "deletion=1", "--unfinished", "--fresh") == 1
-    assert f"the run is not fresh, so it does not pass: {told}" in " ".join(capsys.readouterr().err.split())
-
-
-def test_nobody_can_tell_whether_an_object_of_a_process_is_the_same(tmp_path: Path) -> None:
-    study = toy_study(tmp_path, 2, methods=["random"])
-    run_study(study, tmp_path / "live", classifier=classifier_of(study))
-    with Run(tmp_path / "live") as run, pytest.raises(InputError, match="was an object of a Python process"):
-        what_changed(run)
-
-    def mine(classifier: object, images: object, labels: object) -> object:
-        return images[:, :1] * labels[:, :, None, None]  # type: ignore[index]
-
-    run_study(replace(study, methods=(mine, {"method": mine, "name": "again"}, "random")), tmp_path / "run")
-    with Run(tmp_path / "run") as run:
-        told = "was an object of a Python process: it cannot be compared"
-        assert [line.endswith(told) for line in what_changed(run)] == [True, True]
 
 
 def test_an_audit_reads_a_finished_run_without_its_net_and_its_pictures(

@@ -24,11 +24,12 @@ from proofmap.study.planning import (
     RATES,
     SECONDS,
     UNKNOWN,
+    Unit,
     images_per_unit,
     multiply_adds,
     planned_images,
 )
-from proofmap.study.unit import Unit, UnitResult, Worker
+from proofmap.study.unit import UnitResult, Worker
 from tests.study.studies import facts, toy_study
 
 

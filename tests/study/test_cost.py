@@ -18,7 +18,7 @@ from proofmap.models import registry
 from proofmap.session import Session
 from proofmap.study import planning as cost
 from proofmap.study.planning import Cost, Expected, Plan, Speed, expected_cost, measure_speed
-from proofmap.study.preview import preview
+from proofmap.study.run import preview
 from tests.command import run
 from tests.docs.pages import tiny_model, write_photos
 from tests.study.studies import toy_study

@@ -116,9 +116,8 @@ def overwrite(path: Path, at: int, content: bytes) -> None:
         lambda path: overwrite(path, path.stat().st_size // 2 // 4096 * 4096, b"\xff" * 4096),
         lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
         lambda path: path.write_bytes(path.read_bytes()[:100]),
-        lambda path: overwrite(path, 68, b"\0\0\0\7"),  # the application's number
     ],
-    ids=["text", "header", "page", "half", "stump", "stranger"],
+    ids=["text", "header", "page", "half", "stump"],
 )
 def test_a_damaged_database_is_named_when_it_is_opened_and_made_anew_when_it_is_removed(
     harm: Callable[[Path], None], run: tuple[Study, Path]
@@ -213,7 +212,6 @@ def without(key: str) -> Callable[[bytes], bytes]:
                 b"[]",
                 b"null",
                 b"{}",
-                b'{"schema": "x"}',
                 b'{"batches": 5}',
                 b"\0\xff",
             )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import random
 import shutil
@@ -20,8 +19,7 @@ import pytest
 
 from proofmap.core.errors import InputError
 from proofmap.study import Run, RunBusy, Selection, StoreError, Study, run_study, verify_run
-from proofmap.study.lock import locked
-from proofmap.study.store import Store
+from proofmap.study.store import locked
 from tests.data.made_up import bomb, jpeg, save
 from tests.study.processes import Processes
 from tests.study.studies import facts, net_file, photos, toy_study
@@ -154,7 +152,7 @@ def test_a_second_process_is_refused_or_waits(processes: Processes, tmp_path: Pa
     study = toy_study(tmp_path)
     first = processes.start(study, tmp_path / "run", stop_at=60)  # holds the lock, in the middle of its work
     _until(lambda: _state(first.number) == "T")
-    with pytest.raises(RunBusy, match=rf"process {first.number}\b.*--wait"):
+    with pytest.raises(RunBusy, match=r"another process is working on .*--wait"):
         run_study(study, tmp_path / "run")
     second = processes.start(study, tmp_path / "run", wait=True)
     assert not second.ended(0.3), "the second does not wait"
@@ -203,29 +201,7 @@ def _until(holds: Callable[[], bool]) -> None:
     raise AssertionError("it never happened")
 
 
-# ---- versions -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "version, told", [(99, r"newer Proofmap.*version 99"), (7, r"earlier Proofmap.*another --out")]
-)
-@pytest.mark.parametrize("file", [DATABASE, "run.json"])
-def test_a_run_of_another_version_is_refused_and_left_alone(
-    file: str, version: int, told: str, run: tuple[Study, Path]
-) -> None:
-    study, folder = run
-    if file == DATABASE:
-        with closing(sqlite3.connect(folder / DATABASE)) as database:
-            database.execute(f"PRAGMA user_version = {version}")
-    else:
-        about = json.loads((folder / "run.json").read_text())
-        (folder / "run.json").write_text(json.dumps({**about, "schema": 99 if version == 99 else 4}))
-        told = told.replace(".*version 99", "")
-    content = (folder / file).read_bytes()
-    for attempt in (lambda: run_study(study, folder), lambda: Run(folder), lambda: verify_run(folder)):
-        with pytest.raises(StoreError, match=told):
-            attempt()
-    assert (folder / file).read_bytes() == content
+# ---- changed things -------------------------------------------------------------------------------------------
 
 
 def test_somebody_elses_database_is_not_touched(tmp_path: Path) -> None:
@@ -330,15 +306,6 @@ def test_a_picture_that_changed_or_is_gone_is_refused_by_name(
     for k in (3, 4):
         save(pictures, f"0{k}.png", k)
     assert run_study(study, run[1]).units == 0
-
-
-def test_a_touched_picture_is_read_once_and_then_known(run: tuple[Study, Path], tmp_path: Path) -> None:
-    study, pictures = with_own_pictures(run[0], tmp_path)  # equal pictures with other times
-    run_study(study, run[1])
-    os.utime(pictures / "02.png", (1, 1))
-    assert run_study(study, run[1]).units == 0
-    with Store(run[1]) as store:
-        assert {row.name: row.stamp for row in store.images()}["02.png"].endswith(" 1000000000")
 
 
 def test_changed_boxes_are_refused_by_name(tmp_path: Path) -> None:

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import platform
 import shutil
+import sqlite3
 import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import IO
+from typing import Any
 
 import pytest
-import torch
 
 from proofmap import cli
 from proofmap.core.errors import InputError
-from proofmap.study import Run, RunBusy, Selection, lock, run_study
-from proofmap.study.lock import locked
+from proofmap.study import Run, RunBusy, Selection, run_study
 from proofmap.study.manifest import Manifest
-from proofmap.study.resume import _check_same as check_same
-from proofmap.study.store import StoreError
+from proofmap.study.resume import _check_same
+from proofmap.study.store import StoreError, locked
 from tests.study.studies import facts, photos, toy_study
 
 
@@ -100,14 +98,17 @@ def test_a_lock_that_was_taken_away_is_not_held(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "lock").touch()
     with pytest.MonkeyPatch.context() as patch:
-        taken = lock._try_lock
+        connect = sqlite3.connect
 
-        def removed_meanwhile(file: IO[bytes]) -> bool:
-            patch.setattr(lock, "_try_lock", taken)
+        def removed_meanwhile(path: Path, **how: Any) -> sqlite3.Connection:
+            patch.setattr(sqlite3, "connect", connect)
+            opened = connect(path, **how)
             shutil.rmtree(tmp_path / "run")
-            return taken(file)
+            (tmp_path / "run").mkdir()
+            (tmp_path / "run" / "lock").touch()
+            return opened
 
-        patch.setattr(lock, "_try_lock", removed_meanwhile)
+        patch.setattr(sqlite3, "connect", removed_meanwhile)
         with locked(tmp_path / "run"), pytest.raises(RunBusy), locked(tmp_path / "run"):
             pass
 
@@ -154,16 +155,17 @@ def test_a_repaired_picture_is_looked_at_again_and_only_those_that_mattered_coun
 
 
 def test_another_python_is_named_where_a_digest_alone_differs(tmp_path: Path) -> None:
-    old, new = {"seed": 0, "fingerprint": "a"}, {"seed": 0, "fingerprint": "b"}
-    made_here = {"python": platform.python_version(), "torch": torch.__version__}
-    with pytest.raises(InputError, match="the net's weights or code: a there, b now\nChoose"):
-        check_same(tmp_path, old, new, [made_here])
-    with pytest.raises(
-        InputError, match=r"perhaps only because of Python 3\.1\.0 there, .* continued with the versions"
-    ):
-        check_same(tmp_path, old, new, [{**made_here, "python": "3.1.0"}])
+    study = toy_study(tmp_path, 2, methods=["random"])
+    run_study(study, tmp_path / "run")
+    manifest = Manifest.read(tmp_path / "run")
+    new = {**manifest.identity, "fingerprint": "b"}
+    with pytest.raises(InputError, match=r"the net's weights or code: .* there, b now\nChoose"):
+        _check_same(tmp_path, manifest, new)
+    elsewhere = replace(manifest, environments=({**manifest.environments[0], "python": "3.1.0"},))
+    with pytest.raises(InputError, match=r"perhaps only because of the version of python: 3\.1\.0 there"):
+        _check_same(tmp_path, elsewhere, new)
     with pytest.raises(InputError) as refused:  # the seed is reason enough
-        check_same(tmp_path, old, {**new, "seed": 1}, [{**made_here, "python": "3.1.0"}])
+        _check_same(tmp_path, elsewhere, {**new, "seed": 1})
     assert "perhaps" not in str(refused.value)
 
 

@@ -25,7 +25,7 @@ from proofmap.results.score_tables import latex, score_markdown
 from proofmap.results.statistics import mean_interval
 from proofmap.study import Run, Selection, StoreError, export_run, run_study
 from proofmap.study.manifest import Manifest
-from proofmap.study.verify import verify_run
+from proofmap.study.stored_run import verify_run
 from tests.data.made_up import save
 from tests.study.processes import Processes
 from tests.study.studies import METHODS, NAMES, classifier_of, facts, toy_study
@@ -156,7 +156,9 @@ def test_a_run_without_results_says_how_to_go_on(processes: Processes, tmp_path:
     for k in (7, 15, 22):  # before the tables, in the survey, before the first unit
         folder = tmp_path / f"run-{k}"
         assert processes.run(study, folder, kill_at=k) is None
-        with pytest.raises(StoreError, match=r"has no results yet|stopped before it stored anything"):
+        with pytest.raises(
+            StoreError, match=r"has no results yet|stopped before it stored anything|has no scores"
+        ):
             _evaluation(folder)
 
 

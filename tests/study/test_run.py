@@ -35,7 +35,6 @@ from proofmap.study import Run, Selection, Study, run_study, verify_run
 from proofmap.study.manifest import Manifest
 from proofmap.study.planning import Plan
 from proofmap.study.store import Store, read_maps, write_maps
-from proofmap.study.watchers import Status
 from tests.data.made_up import save
 from tests.sessions import judged_block
 from tests.study.studies import METHODS, classifier_of, facts, photos, toy_study, values
@@ -348,7 +347,7 @@ def _failing(read: Callable[[int], Any], where: set[int]) -> Callable[[int], Any
     return reading
 
 
-def test_curves_of_different_steps_live_in_one_run(tmp_path: Path) -> None:
+def test_a_run_has_curves_of_one_kind_the_first(tmp_path: Path) -> None:
     coarse = {"metric": "insertion", "points": 8, "name": "coarse"}
     study = toy_study(tmp_path, 4, methods=["gradient"], metrics=["insertion"])
     run_study(study, tmp_path / "run")
@@ -358,9 +357,9 @@ def test_curves_of_different_steps_live_in_one_run(tmp_path: Path) -> None:
     with Run(tmp_path / "run") as run:
         found = run.evaluation()
     gradient, random = found["gradient"], found["random"]
-    assert (gradient.insertion.counts.numel(), random.insertion.counts.numel()) == (9, 9), "one kind for all"
-    assert int(gradient.insertion.auc[:, 0].isfinite().sum()) == 2, "an added metric draws no curves anew"
-    assert int(random.insertion.auc[:, 0].isfinite().sum()) == 4
+    assert gradient.insertion.counts.numel() == random.insertion.counts.numel() > 9, "those of the first unit"
+    assert int(gradient.insertion.auc[:, 0].isfinite().sum()) == 4
+    assert int(random.insertion.auc[:, 0].isfinite().sum()) == 0
     assert bool(gradient.insertion.f.isfinite().all()), "f is known for every image"
     assert {s.name: s.n for s in gradient.scores} == {"insertion": 4, "coarse": 6}
     assert {s.name: s.n for s in random.scores} == {"insertion": 0, "coarse": 4}
@@ -512,7 +511,7 @@ def test_a_method_that_always_fails_is_given_up_and_the_others_finish(tmp_path: 
     study = toy_study(tmp_path, 12, images_per_unit=1, methods=[broken, "random"])
     outcome = run_study(study, tmp_path / "run")
     assert outcome.failed == 12 and outcome.units == 12
-    assert 8 <= len(calls) <= 10, "eight images in a row, and those already under way"
+    assert 8 <= len(calls) <= 10, "eight units in a row, and those already under way"
     with Run(tmp_path / "run") as run:
         assert [r.name for r in run.evaluation().results] == ["random"]
         assert {f.reason for f in run.failures()} == {"RuntimeError: never"}
@@ -642,8 +641,6 @@ def test_a_unit_goes_on_in_smaller_batches_when_memory_runs_out(tmp_path: Path) 
     assert values(tmp_path / "run") == pytest.approx(expected, rel=1e-4)
     manifest = Manifest.read(tmp_path / "run")
     assert 1 <= manifest.batches[0] <= 6, "a resumed run starts from what fitted"
-    with Store(tmp_path / "run") as store:
-        assert store.rows("SELECT DISTINCT batches FROM units") == [(f"[{manifest.batches[0]}, 64]",)]
     small.fix_batches(64, 64)
     photos(tmp_path / "photos", 1, first=4)
     assert run_study(study, tmp_path / "run", classifier=small).units == 1, "and without a warning"
@@ -728,18 +725,3 @@ def test_a_net_that_counts_is_counted_right(
     assert abs(outcome.plan.cost.passes - passes) <= 0.05 * passes
     beside = 4 + 4 + 1  # the survey, and the sanity of four pictures and gray
     assert 0 <= tally.images - beside - passes <= 4 * 4, "beside f(x) of each image, all passes are told"
-
-
-@pytest.mark.parametrize("metrics", [("deletion",), ("insertion", "deletion")])
-def test_an_added_metric_counts_no_image_twice(metrics: tuple[str, ...], tmp_path: Path) -> None:
-    study = toy_study(tmp_path, 4, methods=["random"], metrics=["insertion"])
-    run_study(study, tmp_path / "run")
-    told: list[Status] = []
-
-    class Listener:
-        def update(self, status: Status) -> None: ...
-        def end(self, status: Status) -> None:
-            told.append(status)
-
-    run_study(replace(study, metrics=metrics), tmp_path / "run", watchers=[Listener()])
-    assert told[0].images == {"random": 4} and told[0].units_done == 2

@@ -14,7 +14,7 @@ from proofmap.core.labels import LabelRule
 from proofmap.data.photos import load_images
 from proofmap.judging import evaluate, explain
 from proofmap.study import Run, Selection, Study, run_study, verify_run
-from proofmap.study.preview import preview
+from proofmap.study.run import preview
 from tests.study.studies import NAMES, Stop, classifier_of, facts, toy_study
 from tests.toys import conv_classifier, pixels
 
@@ -135,7 +135,7 @@ def test_the_net_is_right_if_its_top_label_is_a_true_one(tmp_path: Path) -> None
     study = judged_study(tmp_path, rows, labels="top1")
     run_study(study, tmp_path / "all")
     with Run(tmp_path / "all") as run:
-        sanity = run.sanity
+        sanity = run.manifest.sanity
         assert sanity is not None and (sanity["right"], sanity["known"]) == (2, 3)
         assert any("sanity of 4 images: 2 of 3 right" in note for note in run.notes())
         assert [row.truth for row in run.images][1:] == [NAMES.index(other[1]), None, top[3]]

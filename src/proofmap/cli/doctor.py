@@ -23,7 +23,7 @@ from proofmap.core.text import one_line
 from proofmap.core.version import environment
 from proofmap.models import load_classifier
 from proofmap.results import tables
-from proofmap.study.verify import verify_run
+from proofmap.study.stored_run import verify_run
 
 _REQUIRED = ("numpy", "pillow", "safetensors")
 _FOR_CONTRIBUTORS = frozenset({"browser", "dev", "docs", "oracles"})

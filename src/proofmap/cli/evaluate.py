@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -25,7 +26,7 @@ from proofmap.models.spec import ModelSpec
 from proofmap.plugins.settings import setting_names
 from proofmap.plugins.specs import split_specs
 from proofmap.report.display import NUMBER_FILES
-from proofmap.report.runs import SavedRun
+from proofmap.report.runs import save_run
 from proofmap.results import score_tables, tables
 from proofmap.results.verdict import verdict
 from proofmap.session import Session
@@ -34,11 +35,10 @@ from proofmap.study.draft import draft
 from proofmap.study.manifest import FILE as MANIFEST
 from proofmap.study.manifest import Manifest
 from proofmap.study.planning import Plan
-from proofmap.study.preview import preview
+from proofmap.study.run import forget_methods, preview
 from proofmap.study.sanity import sanity_notes
 from proofmap.study.study import KeptMaps
-from proofmap.study.verify import forget_methods
-from proofmap.study.watchers import ProgressFile, watchers_for
+from proofmap.study.watchers import watchers_for
 
 SCORE_FORMATS: dict[str, Callable[[pm.Evaluation], str]] = {
     "table": lambda evaluation: f"{verdict(evaluation)}\n\n{evaluation.table(table_width())}",
@@ -189,7 +189,6 @@ def evaluate(
         threads = 1  # a core for each worker, unless the run was started with another number
 
     log_scores = trackers_for(track or [])
-    saved, printed = SavedRun(pictures=not no_pictures), list[str]()
     outcome = run_study(
         config,
         folder,
@@ -198,21 +197,17 @@ def evaluate(
         worker_device=worker_device,
         batch_size=batch_size,
         threads=threads,
-        watchers=[
-            *watchers_for(stderr, quiet),
-            ProgressFile(folder / "progress.json"),
-        ],
-        on_sanity=lambda found: printed.extend(_print_sanity(found, quiet)),
-        on_plan=None if quiet else _print_plan,
-        on_end=saved,
+        watchers=watchers_for(stderr, quiet),
+        on_plan=partial(_print_plan, quiet=quiet),
         wait=wait,
         retry=retry,
         command=options.command_line(),
     )
-    if saved.evaluation is not None:
-        print_result(SCORE_FORMATS[format](saved.evaluation).rstrip("\n"))
-        log_scores(saved.evaluation, folder)
-    _print_outcome(outcome, printed)
+    evaluation, files = save_run(folder, pictures=not no_pictures)
+    if evaluation is not None:
+        print_result(SCORE_FORMATS[format](evaluation).rstrip("\n"))
+        log_scores(evaluation, folder)
+    _print_outcome(outcome, files)
 
 
 def _write_study(file: Path, data: list[str], target: str | None, text_column: str | None) -> None:
@@ -276,20 +271,19 @@ def _executor_for(
     return LocalExecutor()
 
 
-def _print_outcome(outcome: Outcome, printed: Collection[str]) -> None:
-    """Print the written files, the notes that are not in ``printed``, and failures. Exit with code 3 if one of this command's methods failed
-    on an image, or if an image cannot be read."""
+def _print_outcome(outcome: Outcome, files: Sequence[Path]) -> None:
+    """Print the written files, the notes that were not printed with the plan, and failures. Exit with code 3 if one of this command's
+    methods failed on an image, or if an image cannot be read."""
     methods = {method.name for method in outcome.plan.methods}
     with Run(outcome.folder) as run:
         for note in run.notes():
-            if note not in printed:
+            if note not in sanity_notes(outcome.plan.sanity):
                 stderr.print(note)
         failures = [failure for failure in run.failures() if not failure.method or failure.method in methods]
-        none = not run.has_results
-    if none:
+    if not files:
         stderr.print("no method gave a result, so there are no scores; the reasons are below")
     else:
-        stderr.print(f"\nwritten: {', '.join(map(shown_path, outcome.files))}")
+        stderr.print(f"\nwritten: {', '.join(map(shown_path, files))}")
     for failure in failures[:10]:
         place = f"{failure.method} on {failure.image}" if failure.method else failure.image
         stderr.print(f"failed: {place}: {failure.reason}")
@@ -303,15 +297,12 @@ def _print_outcome(outcome: Outcome, printed: Collection[str]) -> None:
         raise typer.Exit(options.FAILED)
 
 
-def _print_sanity(found: Mapping[str, Any], quiet: bool) -> list[str]:
-    """Print the sanity numbers: what the net does with some of the images. Warnings are printed even if ``quiet``. Returns the lines."""
-    lines = sanity_notes(found)[1 if quiet else 0 :]
-    for line in lines:
+def _print_plan(plan: Plan, quiet: bool) -> None:
+    """Print what the net does with some of the images, and the plan; if ``quiet``, only what is suspicious."""
+    for line in sanity_notes(plan.sanity)[1 if quiet else 0 :]:
         stderr.print(line)
-    return lines
-
-
-def _print_plan(plan: Plan) -> None:
+    if quiet:
+        return
     left = plan.units - plan.done
     if not left:
         stderr.print(f"nothing left to do: {counted(plan.units, 'unit')} done")

@@ -94,10 +94,6 @@ def audit(
     interval: Annotated[
         bool, typer.Option("--interval", help="The whole 95 % interval must pass, not only the mean.")
     ] = False,
-    fresh: Annotated[
-        bool,
-        typer.Option("--fresh", help="Fail if net, code, pictures or Proofmap changed since the run."),
-    ] = False,
     unfinished: Annotated[
         bool, typer.Option("--unfinished", help="Accept runs that are not finished.")
     ] = False,
@@ -130,7 +126,7 @@ def audit(
             against=None if other is None else other.evaluation(),
             max_drop=max_drop,
         )
-        demands = [_stale(opened)] if fresh else []
+        demands = []
         if not unfinished:
             demands.append(_unfinished(opened, "the run") or ("" if method else _failed(opened, evaluation)))
             demands.append("" if other is None else _unfinished(other, "the other run"))
@@ -166,16 +162,6 @@ def _failed(run: Run, evaluation: Evaluation) -> str:
     lacking = {*run.methods} - {*run.unfinished()} - {result.name for result in evaluation.results}
     reason = f"no {evaluation.inputs.singular} has a result of {', '.join(sorted(lacking))}, so the run does not pass; see its report, or name others with --method"
     return reason if lacking else ""
-
-
-def _stale(run: Run) -> str:
-    """A text that says what has changed since the run was computed; empty if nothing has."""
-    from proofmap.study.resume import what_changed
-
-    changed = what_changed(run, options.check_device(None))
-    more = f" (and {len(changed) - 5} more)" if len(changed) > 5 else ""
-    reason = f"the run is not fresh, so it does not pass: {'; '.join(changed[:5])}{more}. Evaluate into another --out"
-    return reason if changed else ""
 
 
 def _check_same_pictures(run: Run, other: Run) -> None:

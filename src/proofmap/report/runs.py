@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -16,7 +15,6 @@ from proofmap.report.display import NUMBER_FILES, save_pictures
 from proofmap.report.html import write_report
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.sharing import shared
-from proofmap.study.run import Outcome
 from proofmap.study.stored_run import Run
 
 
@@ -43,40 +41,20 @@ def _banner(run: Run) -> str:
     return "Quick run: not evidence. Made with --quick, on as little as possible." if quick else ""
 
 
-def save_run(
-    run: Run,
-    *,
-    pictures: bool = True,
-    dataset: Dataset | None = None,
-) -> tuple[Evaluation, list[Path]]:
-    """Write ``scores.csv`` and ``report.html`` to the run directory, and unless ``pictures`` is False, sheets and charts to its folder
-    ``pictures``. Returns the evaluation and the paths."""
-    evaluation, choice = load_pictured(run, dataset=dataset)
-    write_text(run.folder / "scores.csv", NUMBER_FILES["scores.csv"](shared(evaluation)))
-    written = [
-        run.folder / "scores.csv",
-        _report(run, evaluation, choice, run.folder / "report.html", ""),
-    ]
+def save_run(folder: Path, *, pictures: bool = True) -> tuple[Evaluation | None, list[Path]]:
+    """Write ``scores.csv`` and ``report.html`` to a run directory, and unless ``pictures`` is False, sheets and charts to its folder
+    ``pictures``. Returns the evaluation and the paths; None and no paths if the run has no results."""
+    with Run(folder) as run:
+        if not run.has_results:
+            return None, []
+        evaluation, choice = load_pictured(run)
+        write_text(folder / "scores.csv", NUMBER_FILES["scores.csv"](shared(evaluation)))
+        page = _report(run, evaluation, choice, folder / "report.html", "")
+    written = [folder / "scores.csv", page]
     if pictures:
-        save_pictures(shared(evaluation), output_folder(run.folder / "pictures"))
-        written.append(run.folder / "pictures")
+        save_pictures(shared(evaluation), output_folder(folder / "pictures"))
+        written.append(folder / "pictures")
     return evaluation, written
-
-
-@dataclass
-class SavedRun:
-    """Callback that saves a study's run when the study ends (``on_end``). Afterwards ``evaluation`` holds the run's evaluation, if the run has
-    results."""
-
-    pictures: bool = True
-    evaluation: Evaluation | None = None
-
-    def __call__(self, outcome: Outcome) -> list[Path]:
-        with Run(outcome.folder) as run:
-            if not run.has_results:
-                return []
-            self.evaluation, written = save_run(run, pictures=self.pictures)
-        return written
 
 
 def load_pictured(

@@ -36,7 +36,7 @@ from proofmap.methods.method import Method
 from proofmap.report.figures import make_figure
 from proofmap.report.figures.drawing import Figure
 from proofmap.report.figures.masks import mask_pairs, two_objects
-from proofmap.report.runs import SavedRun
+from proofmap.report.runs import save_run
 from proofmap.reproduce.claims import claims_of
 from proofmap.reproduce.findings import Findings, Job, PaperTable, WorkDone, score_table
 from proofmap.reproduce.rows import FLOORS, by_epsilons, rows_for_later, study_of
@@ -45,7 +45,6 @@ from proofmap.reproduce.tuning import Tuning, tune
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.sharing import shared, without_folders
 from proofmap.study import Run, run_study
-from proofmap.study.watchers import ProgressFile
 
 PAIRS: Mapping[str, int] = {"mask-pairs": 0, "mask-pairs-second": 1}
 """Figures of masks and of the masked images, each with the index of the label that it shows (0 is the most probable label)."""
@@ -103,32 +102,32 @@ def judge_rows(job: Job) -> JudgedRows:
 
 
 def _run_study(job: Job) -> JudgedRows:
-    saved, study = SavedRun(pictures=False), study_of(job)
+    study = study_of(job)
     with copied_from(job.start, job.folder):
         finished = run_study(
             study,
             job.folder,
             device=job.device,
             planned_methods=rows_for_later(job),
-            watchers=[*job.watchers, ProgressFile(job.folder / "progress.json")],
-            on_end=saved,
+            watchers=job.watchers,
             command=job.command,
         )
-    if saved.evaluation is None:
+    judged, files = save_run(job.folder, pictures=False)
+    if judged is None:
         raise InputError(f"no method gave a result; proofmap report {job.folder} says why")
     # a run that was begun with another's has rows and metrics that nobody asks for
     with Run(job.folder) as opened:
         notes = [*job.left_out(), *opened.notes(study.named_methods(), study.named_metrics())]
     if failed := finished.failed + finished.unreadable:
         notes.append(f"{counted(failed, 'thing')} failed; report.html says which")
-    evaluation = select_rows(saved.evaluation, study)
+    evaluation = select_rows(judged, study)
     work = WorkDone(
         len(evaluation),
         evaluation.labels.shape[1],
         finished.passes,
-        whole=finished.units_before == 0 and job.start is None,
+        whole=finished.plan.done == 0 and job.start is None,
     )
-    return JudgedRows(evaluation, study.named_methods(), tuple(notes), finished.files, work, failed=failed)
+    return JudgedRows(evaluation, study.named_methods(), tuple(notes), tuple(files), work, failed=failed)
 
 
 def outcome_of(found: JudgedRows, settings: Mapping[str, Any]) -> Findings:

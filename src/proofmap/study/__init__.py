@@ -7,14 +7,12 @@ from proofmap.core.deferred import lazy_names
 if TYPE_CHECKING:
     from proofmap.study.executor import Executor, LocalExecutor
     from proofmap.study.export import export_run
-    from proofmap.study.lock import RunBusy
+    from proofmap.study.manifest import Selection
     from proofmap.study.ray_executor import RayExecutor
     from proofmap.study.run import Outcome, run_study
-    from proofmap.study.selection import Selection
-    from proofmap.study.store import StoreError
-    from proofmap.study.stored_run import Failure, Run
+    from proofmap.study.store import RunBusy, StoreError
+    from proofmap.study.stored_run import Failure, Run, verify_run
     from proofmap.study.study import Study
-    from proofmap.study.verify import verify_run
     from proofmap.study.watchers import Status, Watcher
 
 # Imported when first used: reading a run needs no torch.
@@ -22,15 +20,13 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "executor": "Executor LocalExecutor",
-        "ray_executor": "RayExecutor",
         "export": "export_run",
-        "stored_run": "Failure Run",
+        "manifest": "Selection",
+        "ray_executor": "RayExecutor",
         "run": "Outcome run_study",
-        "store": "StoreError",
-        "lock": "RunBusy",
-        "selection": "Selection",
+        "store": "RunBusy StoreError",
+        "stored_run": "Failure Run verify_run",
         "study": "Study",
-        "verify": "verify_run",
         "watchers": "Status Watcher",
     },
 )

@@ -10,30 +10,71 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from difflib import SequenceMatcher
-from glob import glob
 from itertools import pairwise
 from math import isnan, nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from proofmap.core.errors import InputError
-from proofmap.core.files import check_ends, parse_json, write_text
+from proofmap.core.files import check_ends, parse_json, suggest_path, write_text
+from proofmap.plugins.settings import check_settings, setting
 from proofmap.results.statistics import RunScore
-from proofmap.study.selection import Selection
-from proofmap.study.store import SCORES, StoreError, earlier_run, writing
-
-if TYPE_CHECKING:
-    pass
+from proofmap.study.store import SCORES, ImageRow, StoreError, writing
 
 FILE = "run.json"
-_EARLIER = "manifest.json"
-"""The name of this file in runs of Proofmap 0.2 and before."""
 HOW_TO_RUN = "proofmap evaluate --data PHOTOS --out RUN makes one"
+_SCHEMA = 6
+"""Version of all files of a run. Runs of other versions are refused."""
 
-_SHOWN = 4
-SCHEMA = 5
-"""Version of the manifest and of the records in a run. Runs of other versions are refused."""
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """The rules that select the pictures of the dataset that a study judges."""
+
+    number: int | None = setting(
+        None,
+        "number of pictures, chosen at random; a larger number adds to the same pictures; none: all, in the data's order",
+        least=1,
+    )
+    seed: int = setting(0, "seed for the random choice of pictures")
+    correct: bool = setting(False, "only pictures whose most probable label is the true one")
+    min_second_probability: float | None = setting(
+        None, "only pictures whose second label has at least this probability", least=0, most=1
+    )
+    names: tuple[str, ...] = ()
+    """Only pictures with these names, in this order; empty for no such restriction."""
+
+    def __post_init__(self) -> None:
+        names = (self.names,) if isinstance(self.names, str) else self.names
+        object.__setattr__(self, "names", list_of("images.names", names, (str,), "names of pictures"))
+        check_settings(self, "images.")
+
+    def chosen(self, rows: Sequence[ImageRow]) -> list[ImageRow]:
+        """The rows of the pictures that the study uses, in the order in which they were surveyed."""
+        eligible = [row for row in rows if row.eligible]
+        return eligible if self.number is None else eligible[: self.number]
+
+    def passed_over(self, rows: Sequence[ImageRow]) -> tuple[list[ImageRow], list[ImageRow]]:
+        """Pictures that the study might have used, because they come before the last picture that it uses: the rows of those that cannot
+        be read, and of those without a label to judge, if true labels are judged."""
+        chosen = self.chosen(rows)
+        if self.number is not None and len(chosen) >= self.number:
+            rows = rows[: rows.index(chosen[-1])]
+        unreadable = [row for row in rows if row.failure is not None]
+        return unreadable, [row for row in rows if row.failure is None and not row.labels]
+
+
+def list_of(name: str, value: object, kinds: tuple[type, ...], words: str) -> tuple[Any, ...]:
+    """The value of the setting ``name`` as a tuple. Raises if it is not a list with entries of these types (or functions).
+
+    ``words`` describes the entries in the error message.
+    """
+    if not isinstance(value, Sequence):
+        raise InputError(f"{name} must be a list of {words}, not {value!r}")
+    for entry in value:
+        if isinstance(entry, bool) or not (isinstance(entry, kinds) or callable(entry)):
+            raise InputError(f"{name} must be a list of {words}, and {entry!r} is not one of them")
+    return tuple(value)
 
 
 @dataclass(frozen=True)
@@ -47,7 +88,7 @@ class Registered:
     flag: bool
     settings: Mapping[str, object]
     kind: str = ""
-    limits: Sequence[float | None] = (None, None)
+    limits: tuple[float | None, ...] = (None, None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,23 +96,21 @@ class Manifest:
     """The settings and the identity of a run, and what is known of the run as a whole.
 
     Attributes:
-        study: the settings with which the study can be opened again: model, data, selection and so on.
+        study: the model, the data and the selection of images, for people, and to read the pixels again.
         identity: what must stay the same while the run grows: the net and its digest, labels, seed, selection.
         batches: batch sizes (forward only, with gradient). The last bits of results depend on them, on ``threads`` and on
             ``images_per_unit``.
         environments: the machines and package versions with which results were computed.
         commands: every command line that worked on the run.
-        asked: for each study that worked on the run, its methods and metrics as plain data, so that they can be created again; see
-            :mod:`proofmap.study.resume`.
         methods, metrics: those of all studies that worked on the run, by name.
         chosen: the number of images of the run, once for each time that it grew; see :attr:`blocks`.
-        games: the steps and settings of the curves in the store, by key.
+        game: the steps and settings of the curves in the store: those of the first unit.
         batch_difference: how much f of a masked image differed between batches, at most.
         sanity: the numbers of :func:`~proofmap.study.sanity.measure_sanity`.
         run_scores: the scores of the run as a whole, computed when it ends.
     """
 
-    study: Mapping[str, object]
+    study: Mapping[str, Any]
     identity: Mapping[str, object]
     batches: tuple[int, int]
     threads: int
@@ -79,59 +118,56 @@ class Manifest:
     created: str
     environments: tuple[Mapping[str, object], ...] = ()
     commands: tuple[str, ...] = ()
-    asked: tuple[Mapping[str, object], ...] = ()
     label_names: tuple[str, ...] = ()
     methods: Mapping[str, Registered] = field(default_factory=dict)
     metrics: Mapping[str, Registered] = field(default_factory=dict)
     chosen: tuple[int, ...] = ()
-    games: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    game: Mapping[str, Any] | None = None
     batch_difference: float | None = None
     sanity: Mapping[str, Any] | None = None
     run_scores: tuple[RunScore, ...] = ()
-    schema: int = SCHEMA
+    schema: int = _SCHEMA
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
         """Read the manifest of a run directory. Raises :class:`StoreError` if the file is missing or cannot be read."""
         path = folder / FILE
-        if not os.path.isdir(folder):
-            raise _no_run(folder)
-        if not path.exists() and (folder / _EARLIER).exists() and (folder / SCORES).exists():
-            raise earlier_run(folder)
+        if not any(os.path.exists(folder / name) for name in (FILE, SCORES)):
+            what = f"{folder} is not a run directory of proofmap: it has no {FILE}."
+            if not os.path.isdir(folder):
+                what = f"there is no run directory {folder}.{suggest_path(folder)}"
+            raise StoreError(f"{what} {HOW_TO_RUN}")
         try:
             check_ends(path)
-            return cls._parsed(parse_json(path.read_text(encoding="utf-8")), path)
-        except FileNotFoundError:
-            if (folder / SCORES).exists():
-                raise _damaged(path, "it is missing") from None
-            raise _no_run(folder) from None
-        except KeyError as error:
-            raise _damaged(path, f"it has no {error}") from None
-        except (OSError, ValueError, AttributeError, TypeError, InputError) as error:
-            raise _damaged(path, str(error)) from None
-
-    @classmethod
-    def _parsed(cls, content: Any, path: Path) -> Manifest:
-        if content["schema"] > SCHEMA:
-            raise StoreError(f"{path} was written by a newer Proofmap; install that version")
-        if content["schema"] < SCHEMA:
-            raise earlier_run(path.parent)
-        for key in ("batches", "environments", "commands", "asked", "label_names", "chosen"):
-            content[key] = tuple(content[key])
-        for key in ("methods", "metrics"):
-            content[key] = {name: Registered(**thing) for name, thing in content[key].items()}
-        scores = [
-            {**score, "value": nan if score["value"] is None else score["value"]}
-            for score in content["run_scores"]
-        ]
-        manifest = cls(**{**content, "run_scores": tuple(RunScore(**score) for score in scores)})
-        _ = manifest.selection
+            content = parse_json(path.read_text(encoding="utf-8"))
+            if content["schema"] != _SCHEMA:
+                raise StoreError(
+                    f"{path} was made by another Proofmap: its format is {content['schema']}, and this version reads {_SCHEMA}. Read it with "
+                    "the version that made it, or run the study again with another --out"
+                )
+            content = {
+                key: tuple(entry) if isinstance(entry, list) else entry for key, entry in content.items()
+            }
+            for key in ("methods", "metrics"):
+                content[key] = {name: Registered(**thing) for name, thing in content[key].items()}
+            for score in content["run_scores"]:
+                score["value"] = nan if score["value"] is None else score["value"]
+            manifest = cls(
+                **{**content, "run_scores": tuple(RunScore(**score) for score in content["run_scores"])}
+            )
+            _ = manifest.selection
+        except (OSError, ValueError, AttributeError, TypeError, KeyError, InputError) as error:
+            reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+            raise StoreError(
+                f"{path} is damaged: {reason if path.exists() else 'it is missing'}. Put the file back if you have a copy; without it nobody knows which net and data the numbers "
+                "belong to, so the run cannot be continued: choose another --out"
+            ) from None
         return manifest
 
     @classmethod
     def find(cls, folder: Path) -> Manifest | None:
         """The manifest of the run in this folder, or None if there is no run."""
-        return cls.read(folder) if os.path.exists(folder / FILE) else None
+        return cls.read(folder) if any(os.path.exists(folder / name) for name in (FILE, SCORES)) else None
 
     def write(self, folder: Path) -> None:
         """Write the manifest to its file in the run directory, unless the file has this content already."""
@@ -162,13 +198,11 @@ class Manifest:
 
         Distractors do not change when the run is extended.
         """
-        found: Any = self.study.get("distractors")
-        return found  # type: ignore[no-any-return]
+        return self.study.get("distractors")
 
     @property
     def selection(self) -> Selection:
-        images: Any = self.study["images"]
-        return Selection(**images)
+        return Selection(**self.study["images"])
 
     def continued(self, here: Mapping[str, object], command: str = "") -> Manifest:
         """The manifest with the environment ``here`` and the command line added. Raises if ``here`` has another version of Proofmap."""
@@ -183,31 +217,6 @@ class Manifest:
         environments = self.environments if here in self.environments else (*self.environments, here)
         commands = self.commands if not command or command in self.commands else (*self.commands, command)
         return replace(self, environments=environments, commands=commands)
-
-
-def _damaged(path: Path, what: str) -> StoreError:
-    return StoreError(
-        f"{path} is damaged: {what}. Put the file back if you have a copy; without it nobody knows which net and data the numbers belong "
-        "to, so the run cannot be continued: choose another --out"
-    )
-
-
-def _no_run(folder: Path) -> StoreError:
-    """The error for a folder that is not a run. It says what is missing, which runs are nearby (similar names first), and how to make one."""
-    there = os.path.isdir(folder)
-    what = f"{folder} is not a run directory of proofmap: it has no {FILE}"
-    around = folder if there else folder.parent
-    # Path.glob ends with an error where a folder vanishes meanwhile; glob passes over it
-    runs = [
-        str(path.parent)
-        for depth in (f"*/{FILE}", f"*/*/{FILE}")
-        for name in glob(depth, root_dir=around, include_hidden=True)
-        if (path := around / name).with_name(SCORES).exists()
-    ]
-    runs.sort(key=lambda run: (-SequenceMatcher(None, run, str(folder)).ratio(), run))
-    more = f" and {len(runs) - _SHOWN} more" if len(runs) > _SHOWN else ""
-    near = f"Near it: {', '.join(runs[:_SHOWN])}{more}; " if runs else ""
-    return StoreError(f"{what if there else f'there is no run directory {folder}'}. {near}{HOW_TO_RUN}")
 
 
 def differences(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:

@@ -5,13 +5,12 @@ A unit is one method on one block of images.
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +25,6 @@ from proofmap.metrics.metric import Metric
 from proofmap.session import Session
 from proofmap.study.opened import OpenStudy
 from proofmap.study.store import ImageRow, Store
-from proofmap.study.unit import Unit
 
 # ---- cost -----------------------------------------------------------------------------------------------------
 
@@ -261,6 +259,8 @@ class Plan:
     device: str = ""
     distractors: str = ""
     """The source of the random images (distractors) that fills and methods draw from, in words; of a dry run alone."""
+    sanity: Mapping[str, Any] = field(default_factory=dict)
+    """The numbers of :func:`~proofmap.study.sanity.measure_sanity`; not of a dry run."""
 
     @property
     def units(self) -> int:
@@ -288,6 +288,29 @@ class Plan:
         return Expected(known, tuple(m.name for m in left if m.cost is None))
 
 
+@dataclass(frozen=True)
+class Unit:
+    """One method, one block of images, and the metrics that are still to be computed.
+
+    ``subjects`` are the images.
+    ``curves`` says whether to keep the insertion curves. They are not kept again if only a metric is added.
+    ``maps`` names a stored file with this unit's exact maps, which are then not made again; it is empty if there is no such file.
+    ``together`` says that this unit uses the same maps as the previous unit, so that the same worker should compute both.
+    """
+
+    method: str
+    block: int
+    subjects: tuple[ImageRow, ...]
+    metrics: tuple[str, ...]
+    maps: str = ""
+    curves: bool = True
+    together: bool = False
+
+    def __str__(self) -> str:
+        first, last = self.subjects[0].name, self.subjects[-1].name
+        return f"{self.method} on {first}" + (f" to {last}" if len(self.subjects) > 1 else "")
+
+
 def units_left(
     store: Store,
     images: Sequence[ImageRow],
@@ -298,42 +321,26 @@ def units_left(
 ) -> list[Unit]:
     """The remaining units, in the order in which they are computed. ``blocks`` has the indices of the images of each block.
 
-    ``taken`` gives for each method that uses the maps of another one the name of that other method, which is then computed directly before
-    it.
+    ``taken`` gives for each method that uses the maps of another one the name of that other method. Methods that use the same maps are
+    computed one after another.
     """
 
-    def order(method: str) -> list[int]:
-        """A key to sort methods in the study's order, except that a method follows the one that it takes its maps from."""
-        return [methods.index(name) for name in _chain_of_sources(method, taken)]
+    def maker(method: str) -> str:
+        return maker(taken[method]) if method in taken else method
 
-    ordered, parsed = sorted(methods, key=order), cache(json.loads)
+    makers = {method: maker(method) for method in methods}
+    ordered = sorted(methods, key=lambda method: (methods.index(makers[method]), method in taken))
     waiting: list[Unit] = []
-    for block, units in store.unfinished(methods, metrics, len(blocks)):
+    for block, units in store.unfinished(methods, metrics, len(blocks)).items():
         members, last = tuple(images[blocks[block].start : blocks[block].stop]), ""
-        done: dict[str, set[str]] = {method: set() for method in ordered}
-        exact: dict[str, str] = {}
-        for method, names, maps in units:
-            if method in done:
-                done[method].update(parsed(names))
-            if maps:
-                exact[method] = maps
         for method in ordered:
-            missing = tuple(metric for metric in metrics if metric not in done[method])
+            done, maps = units.get(method, (frozenset(), ""))
+            missing = tuple(metric for metric in metrics if metric not in done)
             if missing:
-                together = taken.get(method) in _chain_of_sources(last, taken)
-                maps, curves = exact.get(method, ""), not done[method]
-                waiting.append(Unit(method, block, members, missing, maps, curves, together))
-                last = method
+                together = makers[method] == last
+                waiting.append(Unit(method, block, members, missing, maps, not done, together))
+                last = makers[method]
     return waiting
-
-
-def _chain_of_sources(name: str, sources: Mapping[str, str]) -> list[str]:
-    """The names of the methods from the one that makes the maps to ``name``, each taking its maps from the one before it.
-
-    >>> _chain_of_sources("inverse:top-label:a", {"inverse:top-label:a": "top-label:a", "top-label:a": "a"})
-    ['a', 'top-label:a', 'inverse:top-label:a']
-    """
-    return [*(_chain_of_sources(sources[name], sources) if name in sources else []), name]
 
 
 def make_plan(

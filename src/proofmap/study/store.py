@@ -10,9 +10,8 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,12 +26,11 @@ from proofmap.core.files import atomic_write, digest_of, is_disk_full, sync_fold
 SCORES = "scores.sqlite"
 IMAGES = "images.jsonl"
 MAPS = "maps"
+LOCK = "lock"
 _EXACT = ".float32"  # in the name of a file whose maps are equal to the last bit to what the method made
 
-_APPLICATION = 0x50726F66  # "Prof": tells this database from others
-_VERSION = 8
 _CHECKED_BYTES = 256_000_000  # a database of at most this size is checked when it is opened
-_TABLE = f"""
+_TABLE = """
 BEGIN IMMEDIATE;
 CREATE TABLE units (
     id INTEGER PRIMARY KEY,
@@ -42,44 +40,28 @@ CREATE TABLE units (
     maps TEXT,                      -- the file of the maps
     failures TEXT,                  -- JSON object: image -> reason
     judged INTEGER NOT NULL,        -- number of images with values
-    game TEXT,                      -- key in run.json of the settings of the curves
-    scores TEXT NOT NULL,           -- JSON object: metric -> [sum of the values, number of images that count]
-    environment INTEGER NOT NULL,   -- index in run.json
-    batches TEXT NOT NULL,          -- batch sizes used
     seconds REAL NOT NULL,
     passes INTEGER NOT NULL,
-    finished TEXT NOT NULL,
     results BLOB NOT NULL           -- safetensors: all values and curves, with a row for each image of the block
 );
 CREATE INDEX work ON units (block, method, metrics, maps);
 CREATE INDEX failed ON units (method, block) WHERE failures IS NOT NULL;
-PRAGMA application_id = {_APPLICATION};
-PRAGMA user_version = {_VERSION};
 COMMIT;
 """
-
-
-# what the units sum to, so that nobody reads all of them to continue a run; images: the ones that a method judged, under an empty metric
-_SUMS = (
-    "CREATE TABLE sums (method TEXT, metric TEXT, total REAL, count INTEGER, PRIMARY KEY (method, metric))"
-)
 
 
 class StoreError(ProofmapError):
     """A run directory cannot be read or written."""
 
 
+class RunBusy(ProofmapError):
+    """Another process writes to this run directory."""
+
+
 def damaged(path: Path, text: str) -> StoreError:
     return StoreError(
         f"{path} is damaged: {text}. Put the file back if you have a copy; or remove it, and the command that made the run computes what "
         "it held again"
-    )
-
-
-def earlier_run(folder: Path) -> StoreError:
-    """The error for a run whose files have an older format."""
-    return StoreError(
-        f"{folder} was made by an earlier Proofmap. Read it with that version, or run the study again with another --out"
     )
 
 
@@ -95,6 +77,46 @@ def writing(path: Path) -> Iterator[None]:
         ) from None
 
 
+@contextmanager
+def locked(folder: Path, *, wait: bool = False) -> Iterator[None]:
+    """Hold the lock of a run directory. If another process holds it, raise :class:`RunBusy`, or ``wait`` for it.
+
+    The lock is one of SQLite on an empty file: it works on every system, and ends with the process that holds it.
+    """
+    while (lock := _lock(folder)) is None:
+        if not wait:
+            raise RunBusy(
+                f"another process is working on {folder} (its number is in progress.json). Wait for it with --wait, or choose another --out"
+            )
+    with closing(lock):
+        yield
+
+
+def _lock(folder: Path) -> sqlite3.Connection | None:
+    """The lock of a run directory, or None if another process held it for half a second."""
+    path = folder / LOCK
+    with writing(path):
+        folder.mkdir(parents=True, exist_ok=True)  # a holder that was refused may have removed it
+        path.touch()
+        file = os.stat(path)
+    try:
+        lock = sqlite3.connect(path, timeout=0.5, isolation_level=None)
+        lock.execute("PRAGMA journal_mode = MEMORY")  # nothing is written
+        lock.execute("BEGIN EXCLUSIVE")
+    except sqlite3.DatabaseError as error:
+        if "locked" in str(error):
+            return None
+        raise StoreError(f"{path} cannot be written: {error}") from error
+    return lock if _is_at(path, file) else _lock(folder)  # the holder was refused, and removed the file
+
+
+def _is_at(path: Path, file: os.stat_result) -> bool:
+    """Whether an open file is still the file at this path."""
+    with suppress(OSError):
+        return os.path.samestat(os.stat(path), file)
+    return False
+
+
 # ---- the records ----------------------------------------------------------------------------------------------
 
 
@@ -103,12 +125,13 @@ class ImageRow:
     """One image of a run, as the survey found it before methods are judged.
 
     ``labels`` are the labels to judge and ``f`` their probabilities, most probable first unless the labels were listed by the user.
-    ``stamp`` changes when the file changes, ``eligible`` says whether the image passes the study's selection, and ``failure`` says why it
-    cannot be read."""
+    ``stamp`` changes when the file changes, ``boxes`` is a digest of its annotated objects, ``eligible`` says whether the image passes the
+    study's selection, and ``failure`` says why it cannot be read."""
 
     name: str
     digest: str
     stamp: str
+    boxes: str = ""
     true_labels: tuple[int, ...] = ()
     eligible: bool = False
     labels: tuple[int, ...] = ()
@@ -136,54 +159,44 @@ class Store:
             )
         if self.path.exists() and not self.path.is_file():
             raise StoreError(f"{self.path} is not a regular file. Remove it, and run the same command again")
+        writable = os.access(folder, os.W_OK) and os.access(self.path, os.W_OK)
+        mode = "rwc" if write else "rw" if writable else "ro"
+        with self._errors():  # one thread at a time, but not always the same one
+            self.database = sqlite3.connect(
+                f"{self.path.resolve().as_uri()}?mode={mode}",
+                uri=True,
+                isolation_level=None,
+                timeout=30,
+                check_same_thread=False,
+            )
         try:
             with self._errors():
-                writable = os.access(folder, os.W_OK) and os.access(self.path, os.W_OK)
-                mode = "rwc" if write else "rw" if writable else "ro"
-                uri = f"{self.path.resolve().as_uri()}?mode={mode}"
-                # one thread at a time, but not always the same one
-                self.database = sqlite3.connect(
-                    uri, uri=True, isolation_level=None, timeout=30, check_same_thread=False
-                )
                 self._prepare()
             self._file = os.stat(self.path)
-            if write and not self.rows("SELECT 1 FROM sqlite_master WHERE name = 'sums'"):
-                self.recount()
         except BaseException:
             self.close()
             raise
 
     def _prepare(self) -> None:
-        execute = self.database.execute
-        (application,), (version,) = (
-            execute(f"PRAGMA {of}").fetchone() for of in ("application_id", "user_version")
-        )
-        (tables,) = execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if tables and application != _APPLICATION:
+        tables = {name for (name,) in self.rows("SELECT name FROM sqlite_master")}
+        if tables and "units" not in tables:
             raise StoreError(
                 f"{self.path} is a database, but not one of proofmap; choose another --out, or the folder of a run"
             )
-        if tables and version > _VERSION:
-            raise StoreError(
-                f"{self.path} was made by a newer Proofmap (version {version}); install that version"
-            )
-        if tables and version < _VERSION:
-            raise earlier_run(self.folder)
         if not tables and not self._write:
             raise StoreError(f"{self.path} is empty: the run was stopped before it stored anything")
         if tables and self.path.stat().st_size <= _CHECKED_BYTES:
-            (answer,) = execute("PRAGMA quick_check(1)").fetchone()
+            ((answer,),) = self.rows("PRAGMA quick_check(1)")
             if answer != "ok":
                 raise damaged(self.path, answer)
         if self._write:
-            execute("PRAGMA journal_mode = WAL")
-            execute("PRAGMA synchronous = FULL")  # a power cut takes back no finished unit
+            self.database.execute("PRAGMA journal_mode = WAL")
+            self.database.execute("PRAGMA synchronous = FULL")  # a power cut takes back no finished unit
             if not tables:
                 self.database.executescript(_TABLE)
 
     def close(self) -> None:
-        if hasattr(self, "database"):  # it may not have been opened
-            self.database.close()
+        self.database.close()
 
     def __enter__(self) -> Self:
         return self
@@ -196,22 +209,15 @@ class Store:
         """Turn errors of SQLite into errors that name the file and the fix."""
         try:
             yield
-        except sqlite3.ProgrammingError:
-            raise
         except sqlite3.DatabaseError as error:
-            text = str(error)
-            if "locked" in text:
-                raise StoreError(f"{self.path} is in use by another program: {text}") from error
-            if not any(word in text for word in ("full", "disk I/O", "readonly", "unable to open")):
+            text, doing = str(error), "written" if self._write else "read"
+            if not any(word in text for word in ("full", "disk I/O", "readonly", "unable to open", "locked")):
                 raise damaged(self.path, text) from error
-            if self._write:
-                raise StoreError(
-                    f"{self.path} cannot be written: {text}. What is finished is safe: make room and run the same command again"
-                ) from error
-            raise StoreError(
-                f"{self.path} cannot be read: {text}. SQLite needs some room for that, in a folder that is not read-only: make room, or read a "
-                "copy of the run"
-            ) from error
+            mend = {
+                "written": "What is finished is safe: make room, or end the program that uses the file, and run the same command again",
+                "read": "SQLite needs some room for that, in a folder that is not read-only: make room, or read a copy of the run",
+            }
+            raise StoreError(f"{self.path} cannot be {doing}: {text}. {mend[doing]}") from error
 
     def rows(self, query: str, *arguments: object) -> list[tuple[Any, ...]]:
         """All rows of a query."""
@@ -220,14 +226,7 @@ class Store:
 
     def is_in_place(self) -> bool:
         """Whether the open database is still the file at its path. What is written to a removed file is lost."""
-        try:
-            return os.path.samestat(os.stat(self.path), self._file)
-        except OSError:
-            return False
-
-    @property
-    def has_units(self) -> bool:
-        return bool(self.rows("SELECT 1 FROM units LIMIT 1"))
+        return _is_at(self.path, self._file)
 
     def finish(self) -> None:
         """Make the database one file that can be copied, and read where nothing can be written."""
@@ -242,11 +241,10 @@ class Store:
         return list(self._images.values())
 
     def add_images(self, images: Iterable[ImageRow]) -> None:
-        """Add images to the file, all or none of them. One that is there gets the new row; if it could not be read, it moves to the end."""
+        """Add images to the file. One that is there gets the new row; if it could not be read, it moves to the end."""
         rows, path, known = list(images), self.folder / IMAGES, self._images
-        lines = "".join(f"{json.dumps(asdict(row))}\n" for row in rows)
         with writing(path), open(path, "ab") as file:
-            file.write(f"{lines}\n".encode())  # rows before an empty line are complete
+            file.write("".join(f"{json.dumps(asdict(row))}\n" for row in rows).encode())
             file.flush()
             os.fsync(file.fileno())
         _add(known, rows)
@@ -259,16 +257,16 @@ class Store:
         if not path.is_file():
             raise StoreError(f"{path} is not a regular file. Remove it, and run the same command again")
         content = path.read_bytes()
-        complete = content.rfind(b"\n\n") + 2 if b"\n\n" in content else 0
+        complete = content.rfind(b"\n") + 1
         if self._write and complete < len(content):  # left by a process that was killed
             with writing(path):
                 os.truncate(path, complete)
         try:
-            lines = content[:complete].replace(b"\n\n", b"\n").splitlines()
-            for row in json.loads(b"[%s]" % b",".join(lines)):  # at once: there may be a million
-                for key in ("true_labels", "labels", "f"):
-                    row[key] = tuple(row[key])
-                _add(found, [ImageRow(**row)])
+            for row in json.loads(
+                b"[%s]" % b",".join(content[:complete].splitlines())
+            ):  # at once: there may be a million
+                lists = {key: tuple(row[key]) for key in ("true_labels", "labels", "f")}
+                _add(found, [ImageRow(**{**row, **lists})])
         except (ValueError, TypeError, KeyError) as error:
             raise damaged(path, str(error)) from None
         return found
@@ -278,88 +276,54 @@ class Store:
     def add_unit(self, unit: Mapping[str, object]) -> None:
         """Store a finished unit, by the columns of the table, in one transaction."""
         values = ", ".join(f":{column}" for column in unit)
-        sums = {**json.loads(str(unit["scores"])), **({"": (0.0, unit["judged"])} if unit["game"] else {})}
         with self._transaction():
             self.database.execute(f"INSERT INTO units ({', '.join(unit)}) VALUES ({values})", unit)
-            self.database.executemany(
-                "INSERT INTO sums VALUES (?, ?, ?, ?) ON CONFLICT (method, metric) "
-                "DO UPDATE SET total = total + excluded.total, count = count + excluded.count",
-                [(unit["method"], metric, *pair) for metric, pair in sums.items()],
-            )
-
-    def unfinished(
-        self, methods: Sequence[str], metrics: Sequence[str], blocks: int
-    ) -> Iterator[tuple[int, list[tuple[str, str, str]]]]:
-        """Those of the first ``blocks`` blocks that may lack a unit: some of these methods with these metrics.
-
-        Each comes with the units that it has: the method, its metrics as JSON, and the file of its maps if they are exact. Blocks are read one
-        by one, as there may be millions.
-        """
-        query = """SELECT block FROM units WHERE metrics = ? AND method IN (SELECT value FROM json_each(?))
-            GROUP BY block HAVING count(DISTINCT method) = ?"""  # usually all but the last ones
-        wanted = json.dumps(list(metrics)), json.dumps(list(methods)), len(methods)
-        finished = {block for (block,) in self.rows(query, *wanted)}
-        left = [block for block in range(blocks) if block not in finished]
-        query = "SELECT block, method, metrics, maps FROM units WHERE block >= ? ORDER BY block"
-        with self._errors():
-            rows = self.database.execute(query, left[:1] or [blocks])
-            row = next(rows, None)
-            for block in left:
-                own = []
-                while row is not None and row[0] <= block:
-                    if row[0] == block:
-                        own.append((row[1], row[2], row[3] if _EXACT in (row[3] or "") else ""))
-                    row = next(rows, None)
-                yield block, own
-
-    def results(
-        self, methods: Iterable[str]
-    ) -> Iterator[tuple[str, int, str | None, float, dict[str, np.ndarray]]]:
-        """Method, block, game, seconds and arrays of every unit of these methods, in the order in which they were stored."""
-        from safetensors.numpy import load
-
-        query = "SELECT method, block, game, seconds, results FROM units ORDER BY id"
-        wanted = {*methods}
-        with self._errors():
-            for method, block, game, seconds, blob in self.database.execute(query):
-                if method not in wanted:
-                    continue
-                try:
-                    yield method, block, game, seconds, load(blob)
-                except Exception as error:
-                    raise damaged(self.path, f"a unit of {method} cannot be read ({error})") from error
-
-    def gave_values(self, method: str) -> bool:
-        """Whether the method has a value of some image."""
-        return bool(self.rows("SELECT 1 FROM units WHERE method = ? AND judged > 0 LIMIT 1", method))
-
-    def means(self) -> tuple[dict[str, dict[str, tuple[float, int]]], Counter[str]]:
-        """The sums of the values so far with the numbers of images that count, by method and metric; and the images of each method."""
-        sums: dict[str, dict[str, tuple[float, int]]] = {}
-        for method, metric, total, count in self.rows("SELECT * FROM sums WHERE metric <> ''"):
-            sums.setdefault(method, {})[metric] = (total, count)
-        return sums, Counter(dict(self.rows("SELECT method, count FROM sums WHERE metric = ''")))
 
     def delete(self, units: Iterable[tuple[str, int]] = (), *, method: str = "") -> None:
         """Delete units by method and block, or all units of a method. The next run computes them again."""
         with self._transaction():
             self.database.executemany("DELETE FROM units WHERE method = ? AND block = ?", list(units))
             self.database.execute("DELETE FROM units WHERE method = ?", (method,))
-        self.recount()
 
-    def recount(self) -> None:
-        """Compute the sums again from all units."""
-        of = "total(json_extract(value, '$[0]')), sum(json_extract(value, '$[1]'))"
-        with self._transaction():
-            self.database.execute("DROP TABLE IF EXISTS sums")
-            self.database.execute(_SUMS)
-            self.database.execute(
-                f"INSERT INTO sums SELECT method, key, {of} FROM units, json_each(scores) GROUP BY method, key"
-            )
-            # a unit that only adds metrics has no curves
-            self.database.execute(
-                "INSERT INTO sums SELECT method, '', 0, sum(judged) FROM units WHERE game IS NOT NULL GROUP BY method"
-            )
+    def has_values(self, method: str = "") -> bool:
+        """Whether the method, or any method, has a value of some image."""
+        query = "SELECT 1 FROM units WHERE judged > 0 AND (method = ? OR ? = '') LIMIT 1"
+        return bool(self.rows(query, method, method))
+
+    def unfinished(
+        self, methods: Sequence[str], metrics: Sequence[str], blocks: int
+    ) -> dict[int, dict[str, tuple[frozenset[str], str]]]:
+        """Those of the first ``blocks`` blocks that may lack a unit of these methods with these metrics.
+
+        For each method of such a block: the metrics that it has, and the file of its maps if they are exact.
+        """
+        query = """SELECT block FROM units WHERE metrics = ? AND method IN (SELECT value FROM json_each(?))
+            GROUP BY block HAVING count(DISTINCT method) = ?"""  # usually all but the last ones
+        wanted = json.dumps(list(metrics)), json.dumps(list(methods)), len(methods)
+        finished = {block for (block,) in self.rows(query, *wanted)}
+        left: dict[int, dict[str, tuple[frozenset[str], str]]] = {
+            block: {} for block in range(blocks) if block not in finished
+        }
+        query = "SELECT block, method, metrics, maps FROM units WHERE block >= ? ORDER BY block, method"
+        with self._errors():
+            for block, method, names, maps in self.database.execute(query, (min(left, default=blocks),)):
+                if block in left:
+                    done, exact = left[block].get(method, (frozenset(), ""))
+                    file = maps if maps and _EXACT in maps else exact
+                    left[block][method] = done | frozenset(json.loads(names)), file
+        return left
+
+    def results(self, methods: Iterable[str]) -> Iterator[tuple[str, int, float, dict[str, np.ndarray]]]:
+        """Method, block, seconds and arrays of every unit of these methods, in the order in which they were stored."""
+        from safetensors.numpy import load
+
+        query = "SELECT method, block, seconds, results FROM units WHERE method IN (SELECT value FROM json_each(?)) ORDER BY id"
+        with self._errors():
+            for method, block, seconds, blob in self.database.execute(query, (json.dumps(list(methods)),)):
+                try:
+                    yield method, block, seconds, load(blob)
+                except Exception as error:
+                    raise damaged(self.path, f"a unit of {method} cannot be read ({error})") from error
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -425,10 +389,10 @@ def read_maps(folder: Path, name: str, images: Sequence[str]) -> dict[str, Tenso
         if path.exists() and not path.is_file():  # a pipe may never end
             raise damaged(path, "it is not a regular file")
         content = path.read_bytes()
-    except FileNotFoundError:
-        raise damaged(path, "it is missing") from None
     except OSError as error:
-        raise StoreError(f"{path} cannot be read: {error.strerror}") from None
+        raise damaged(
+            path, "it is missing" if isinstance(error, FileNotFoundError) else str(error.strerror)
+        ) from None
     if digest_of(content) != path.name.partition(".")[0]:
         raise damaged(path, "its content is not what was written")
     # the JSON header comes after 8 bytes with its length

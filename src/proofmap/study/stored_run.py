@@ -1,4 +1,4 @@
-"""Reads a run: its scores, failures and maps, or everything as one :class:`~proofmap.Evaluation`."""
+"""Reads a run: its scores, failures and maps, or everything as one :class:`~proofmap.Evaluation`. Checks its files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,6 @@ Choice = Callable[[Evaluation], Sequence[int]]
 """A function that chooses which images to show: it takes the evaluation of all images and returns indices."""
 
 Array = NDArray[Any]
-RunState = Literal["empty", "unfinished", "finished"]
 
 
 @dataclass(frozen=True)
@@ -89,6 +88,18 @@ class Run:
     def label_names(self) -> tuple[str, ...]:
         return self.manifest.label_names
 
+    @property
+    def has_results(self) -> bool:
+        """Whether any method has given a value."""
+        return self.store.has_values()
+
+    @property
+    def state(self) -> str:
+        """Whether the run has no value yet (``empty``), some values (``unfinished``) or all (``finished``)."""
+        if not self.has_results:
+            return "empty"
+        return "unfinished" if self.unfinished() else "finished"
+
     def failures(self) -> list[Failure]:
         """Images that could not be read, then those that a method failed on."""
         rows, _ = self.manifest.selection.passed_over(self.store.images())
@@ -101,11 +112,6 @@ class Run:
             Failure(image, name, why) for name, own in failed.items() for image, why in own.items()
         ]
 
-    @property
-    def has_results(self) -> bool:
-        """Whether any method has given a value."""
-        return bool(self.store.rows("SELECT 1 FROM units WHERE judged > 0 LIMIT 1"))
-
     def unfinished(
         self, methods: Collection[str] | None = None, metrics: Collection[str] | None = None
     ) -> dict[str, int]:
@@ -116,33 +122,11 @@ class Run:
         rows = [name for name in self.methods if methods is None or name in methods]
         wanted = [name for name in self.metrics if metrics is None or name in metrics]
         blocks, lacking = self.manifest.blocks, dict.fromkeys(rows, 0)
-        for block, units in self.store.unfinished(rows, wanted, len(blocks)):
+        for block, units in self.store.unfinished(rows, wanted, len(blocks)).items():
             for row in rows:
-                done = {metric for method, names, _ in units if method == row for metric in json.loads(names)}
-                lacking[row] += 0 if done.issuperset(wanted) else len(blocks[block])
+                if row not in units or not units[row][0].issuperset(wanted):
+                    lacking[row] += len(blocks[block])
         return {name: images for name, images in lacking.items() if images}
-
-    def _no_results(self) -> StoreError:
-        """The error for a run without values: nothing was computed yet, or everything failed."""
-        failed = next(iter(self.failures()), None)
-        if failed is None:
-            return StoreError(f"{self.folder} has no results yet; continue it with: proofmap evaluate")
-        what = f"{failed.method} failed on {failed.image}" if failed.method else failed.image
-        return StoreError(
-            f"{self.folder} has no results: {what}: {failed.reason}. Fix that and continue the run with: proofmap evaluate --retry"
-        )
-
-    @property
-    def state(self) -> RunState:
-        """Whether the run has no value yet (``empty``), some values (``unfinished``) or all (``finished``)."""
-        if not self.has_results:
-            return "empty"
-        return "unfinished" if self.unfinished() else "finished"
-
-    @property
-    def sanity(self) -> Mapping[str, Any] | None:
-        """What the net did with some of the images, in numbers; None if this was not computed."""
-        return self.manifest.sanity
 
     def notes(
         self, methods: Collection[str] | None = None, metrics: Collection[str] | None = None
@@ -151,8 +135,7 @@ class Run:
         rows, kind = list(self.methods if methods is None else methods), kind_of(self.manifest.identity)
         images, failures = counted(len(self.images), kind.singular), self.failures()
         notes = _environment_notes(self.manifest.environments)
-        if self.sanity is not None:
-            notes += sanity_notes(self.sanity)
+        notes += [] if self.manifest.sanity is None else sanity_notes(self.manifest.sanity)
         unlabelled = len(self.manifest.selection.passed_over(self.store.images())[1])
         if unlabelled:
             notes.append(
@@ -222,11 +205,11 @@ class Run:
         for k, image in enumerate(self.images):
             f[k, : len(image.f)] = image.f
         read = {name: _Numbers(table, f) for name in methods}
-        blocks, game = manifest.blocks, self._game
-        for method, block, played, seconds, arrays in self.store.results(methods):
+        blocks = manifest.blocks
+        for method, block, seconds, arrays in self.store.results(methods):
             if block < len(blocks):  # one may have been added after the run was opened
-                read[method].add(blocks[block], arrays, seconds, curves=played == game)
-        found = tuple(self._result(name, own, context) for name, own in read.items() if own.values)
+                read[method].add(blocks[block], arrays, seconds)
+        found = tuple(self._result(name, own, context) for name, own in read.items() if own.has_values)
         if not found:
             raise self._no_results()
         return Evaluation.from_arrays(
@@ -240,48 +223,34 @@ class Run:
             run_scores=manifest.run_scores,
         )
 
-    @cached_property
-    def _game(self) -> str | None:
-        """The game whose curves most images have. A game is an insertion with certain steps and settings.
-
-        The same game is used for all methods. Metrics that were added later may have stored curves of another game.
-        """
-        if len(self.manifest.games) == 1:
-            return next(iter(self.manifest.games))
-        query = (
-            "SELECT game FROM units WHERE game IS NOT NULL GROUP BY game ORDER BY sum(judged) DESC, min(id)"
+    def _no_results(self) -> StoreError:
+        """The error for a run without values: nothing was computed yet, or everything failed."""
+        failed = next(iter(self.failures()), None)
+        if failed is None:
+            return StoreError(f"{self.folder} has no results yet; continue it with: proofmap evaluate")
+        what = f"{failed.method} failed on {failed.image}" if failed.method else failed.image
+        return StoreError(
+            f"{self.folder} has no results: {what}: {failed.reason}. Fix that and continue the run with: proofmap evaluate --retry"
         )
-        return next((game for (game,) in self.store.rows(query) if game in self.manifest.games), None)
 
     def _result(self, name: str, found: _Numbers, context: Mapping[str, object]) -> MethodResult:
-        method, n = self.methods[name], len(self.images)
-        empty = np.full(n, np.nan, dtype=np.float32)
+        method = self.methods[name]
+        empty = np.full(len(self.images), np.nan, dtype=np.float32)
         scores = []
         for m in self.metrics.values():
-            least, greatest = (
-                end if limit is None else limit
-                for end, limit in zip((-math.inf, math.inf), m.limits, strict=True)
-            )
+            least, greatest = m.limits
+            limits = (-math.inf if least is None else least, math.inf if greatest is None else greatest)
             scores.append(
-                Score(
-                    m.name,
-                    higher_is_better=m.flag,
-                    settings=m.settings,
-                    kind=m.kind,
-                    limits=(least, greatest),
-                )
+                Score(m.name, higher_is_better=m.flag, settings=m.settings, kind=m.kind, limits=limits)
             )
-        about: Any = self.manifest.games.get(
-            self._game or "", {"counts": [0], "positions": 1, "settings": {}}
-        )
-        values: Any = {metric: found.values.get(metric, empty) for metric in self.metrics}
+        values: Any = {metric: found.arrays.get(f"value {metric}", empty) for metric in self.metrics}
         return MethodResult.from_arrays(
             name=name,
             scores=measured(scores, values, context),
             values=values,
-            pairs={metric: found.pairs[metric] for metric in self.metrics if metric in found.pairs},
+            pairs={m: found.arrays[f"pair {m}"] for m in self.metrics if f"pair {m}" in found.arrays},
             maps=np.empty(0, dtype=np.float32),
-            insertion=found.insertion(about),
+            insertion=found.curves(self.manifest.game or {"counts": [0], "positions": 1, "settings": {}}),
             settings=method.settings,
             label_free=method.flag,
             signed=method.kind == "signed",
@@ -341,9 +310,8 @@ class Run:
         from proofmap.data.loader import load_listed
         from proofmap.data.specs import rebuild_dataset
 
-        settings: Any = self.manifest.study
         try:
-            dataset = dataset or rebuild_dataset(settings["dataset"])
+            dataset = dataset or rebuild_dataset(self.manifest.study["dataset"])
         except ProofmapError:
             return {}
         index = {name: i for i, name in enumerate(dataset.names)}
@@ -358,7 +326,7 @@ class Run:
 def images_of(manifest: Manifest, store: Store) -> list[ImageRow]:
     """The images of a run that are in its blocks."""
     chosen, number = manifest.selection.chosen(store.images()), max(manifest.chosen, default=0)
-    if len(chosen) < number and store.has_units:
+    if len(chosen) < number and store.has_values():
         raise damaged(store.folder / IMAGES, f"it has {len(chosen)} of {number} images that were judged")
     return chosen[:number]
 
@@ -368,60 +336,42 @@ class _Numbers:
 
     def __init__(self, table: Array, f: Array) -> None:
         self.table, self.seconds = table, 0.0
-        self.values: dict[str, Array] = {}
-        self.pairs: dict[str, Array] = {}
-        self.curves: dict[str, Array] = {"f": f.copy()}  # f of the survey, where a curve is missing
-        self.has_matrix: set[bool] = set()
+        self.arrays: dict[str, Array] = {"f": f.copy()}  # f of the survey, where a curve is missing
+        self.has_values, self.lacks_matrix = False, False
 
-    def add(self, places: range, arrays: Mapping[str, Array], seconds: float, *, curves: bool) -> None:
+    def add(self, places: range, arrays: Mapping[str, Array], seconds: float) -> None:
+        """Add the arrays of a unit, whose rows are the images at ``places``. They may have fewer labels than others."""
         self.seconds += seconds
-        for key, array in arrays.items():
-            kind, _, name = key.partition(" ")
-            if kind == "value":
-                self._put(self.values, name, places, array)
-            elif kind == "pair":
-                self._put(self.pairs, name, places, array, 1)
-            elif curves:
-                self._put(self.curves, kind, places, array, 2 if kind == "matrix" else 1)
-        if curves and "auc" in arrays:
-            self.has_matrix.add("matrix" in arrays)
-
-    def _put(self, into: dict[str, Array], name: str, places: range, array: Array, axes: int = 0) -> None:
-        """Write the rows of a block, with NaN at missing labels. The first ``axes`` axes after that of the images are labels."""
+        self.has_values = self.has_values or any(key.startswith("value ") for key in arrays)
+        self.lacks_matrix = self.lacks_matrix or ("auc" in arrays and "matrix" not in arrays)
         n, wide = self.table.shape
-        if name not in into:
-            into[name] = np.full((n, *[wide] * axes, *array.shape[1 + axes :]), np.nan, dtype=np.float32)
-        known = ~np.isnan(array)
-        labels = self.table[places.start : places.stop] >= 0
-        for axis in range(1, 1 + axes):
-            shape = [len(places)] + [1] * (array.ndim - 1)
-            shape[axis] = array.shape[axis]
-            known = known & labels[:, : array.shape[axis]].reshape(shape)
-        target = into[name][
-            (slice(places.start, places.stop), *[slice(0, array.shape[1 + k]) for k in range(axes)])
-        ]
-        target[known] = array[known]
+        for key, array in arrays.items():
+            axes = 0 if key.startswith("value ") else 2 if key == "matrix" else 1  # of labels
+            if key not in self.arrays:
+                shape = (n, *[wide] * axes, *array.shape[1 + axes :])
+                self.arrays[key] = np.full(shape, np.nan, dtype=np.float32)
+            there = (slice(places.start, places.stop), *(slice(0, array.shape[1 + k]) for k in range(axes)))
+            target = self.arrays[key][there]
+            np.copyto(target, array, where=~np.isnan(array))
 
-    def insertion(self, about: Mapping[str, Any]) -> CurveArrays:
+    def curves(self, game: Mapping[str, Any]) -> CurveArrays:
         n, wide = self.table.shape
         empty = np.full((n, wide), np.nan, dtype=np.float32)
-        probabilities = np.full((n, wide, len(about["counts"])), np.nan, dtype=np.float32)
-        found: dict[str, Any] = {
-            "probabilities": probabilities,
+        found = {
+            "probabilities": np.full((n, wide, len(game["counts"])), np.nan, dtype=np.float32),
             "auc": empty,
             "error": empty,
-            "matrix": None,
-            **self.curves,
+            **{key: array for key, array in self.arrays.items() if " " not in key},
         }
-        if False in self.has_matrix:
-            found["matrix"] = None
+        matrix = None if self.lacks_matrix else found.pop("matrix", None)
         return CurveArrays(
             game="insertion",
             labels=self.table,
-            counts=np.array(about["counts"], dtype=np.int64),
-            positions=about["positions"],
-            settings=about["settings"],
-            **found,
+            counts=np.array(game["counts"], dtype=np.int64),
+            positions=game["positions"],
+            settings=game["settings"],
+            matrix=matrix,
+            **{key: found[key] for key in ("f", "probabilities", "auc", "error")},
         )
 
 
@@ -455,3 +405,18 @@ def _environment_notes(environments: Sequence[Mapping[str, object]]) -> list[str
     return [
         f"made on more than one machine or version ({', '.join(changes)}): numbers may differ in rounding"
     ]
+
+
+def verify_run(folder: str | Path) -> list[str]:
+    """A line for each damaged file of a run directory; empty if there is none. Nothing is changed."""
+    folder, problems = Path(folder), []
+    with Run(folder) as run:
+        answers = run.store.rows("PRAGMA integrity_check(5)")
+        problems += [f"{run.store.path} is damaged: {text}" for (text,) in answers if text != "ok"]
+        query = "SELECT DISTINCT maps FROM units WHERE maps IS NOT NULL ORDER BY maps"
+        for (name,) in run.store.rows(query):
+            try:
+                read_maps(folder, name, ())
+            except StoreError as error:
+                problems.append(str(error))
+    return problems

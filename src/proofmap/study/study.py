@@ -44,7 +44,7 @@ from proofmap.metrics.proof_scores import default_metrics
 from proofmap.models import DEFAULT_MODEL
 from proofmap.plugins.settings import check_names, check_settings, setting, setting_names
 from proofmap.plugins.specs import with_files_in
-from proofmap.study.selection import Selection, list_of
+from proofmap.study.manifest import Selection, list_of
 
 Thing = TypeVar("Thing")
 KeptMaps = Literal["none", "keep", "float16", "float32"]

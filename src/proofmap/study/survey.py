@@ -7,7 +7,7 @@ selection, or why it cannot be read. The rows are stored, so no picture is surve
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,8 +18,8 @@ from proofmap.core.labels import NO_LABEL, LabelRule, label_array
 from proofmap.core.text import did_you_mean
 from proofmap.data.dataset import Dataset, random_choice, true_outputs
 from proofmap.data.loader import ImageBlock, load_blocks
+from proofmap.study.manifest import Selection
 from proofmap.study.opened import OpenStudy
-from proofmap.study.selection import Selection
 from proofmap.study.store import ImageRow, Store
 
 CHUNK = 64
@@ -35,19 +35,12 @@ class Survey:
         self.rule = LabelRule.parse(opened.study.labels, classifier.names)
         self.seed = opened.study.seed
         strict = self.rule.kind == "true"
-        self.truths = (
-            true_outputs(dataset, classifier.names, strict=strict)
-            if _knows_labels(dataset)
-            else [()] * len(dataset)
-        )
-        if not any(self.truths):
-            if selection.correct:
+        known = any(dataset.true_labels(i) for i in range(min(len(dataset), 1000)))
+        self.truths = true_outputs(dataset, classifier.names, strict=strict) if known else [()] * len(dataset)
+        for needed, what in ((selection.correct, "images.correct"), (strict, "labels 'true'")):
+            if needed and not any(self.truths):
                 raise InputError(
-                    f"images.correct needs true labels, but {dataset.title} has none; leave it out, or use data with labels"
-                )
-            if strict:
-                raise InputError(
-                    f"labels 'true' needs true labels, but {dataset.title} has none; use data with labels, or another rule"
+                    f"{what} needs true labels, but {dataset.title} has none; leave it out, or use data with labels"
                 )
 
     def order(self) -> list[int]:
@@ -59,45 +52,56 @@ class Survey:
             return list(range(len(names)))
         return random_choice(names, len(names), seed=selection.seed)
 
-    def complete(
-        self, store: Store, *, retry: bool = False, on_progress: Callable[[int], None] | None = None
-    ) -> None:
+    def complete(self, store: Store, *, retry: bool, on_progress: Callable[[int], None]) -> None:
         """Survey pictures and store their rows, until enough pictures are chosen.
 
         Pictures in the store are skipped. With ``retry``, pictures that could not be read are read again.
         """
+        rows, names = store.images(), self.dataset.names
         if retry:
-            unread = [row.name for row in store.images() if row.failure is not None]
-            again = [i for i, name in enumerate(self.dataset.names) if name in set(unread)]
+            unread = {row.name for row in rows if row.failure is not None}
+            again = [i for i, name in enumerate(names) if name in unread]
             for start in range(0, len(again), CHUNK):
-                store.add_images(list(self.look(again[start : start + CHUNK])))
-        rows = store.images()
-        known = {row.name for row in rows}
-        chosen = sum(row.eligible for row in rows)
-        waiting = [i for i in self.order() if self.dataset.names[i] not in known]
-        wanted = self.selection.number
-        looked_at = 0
-        while waiting and (wanted is None or chosen < wanted):
+                store.add_images(self.look(again[start : start + CHUNK]))
+            rows = store.images()
+        known, chosen = {row.name for row in rows}, sum(row.eligible for row in rows)
+        waiting = [i for i in self.order() if names[i] not in known]
+        wanted, looked_at = self.selection.number, 0
+        while looked_at < len(waiting) and (wanted is None or chosen < wanted):
             size = CHUNK if wanted is None else min(CHUNK, max(8, 2 * (wanted - chosen)))
-            now, waiting = waiting[:size], waiting[size:]
-            found = list(self.look(now))
+            found = list(self.look(waiting[looked_at : looked_at + size]))
             store.add_images(found)
             chosen += sum(row.eligible for row in found)
             looked_at += len(found)
-            if on_progress is not None:
-                on_progress(looked_at)
+            on_progress(looked_at)
 
-    def changed_truths(self, rows: Sequence[ImageRow]) -> list[str]:
-        """A message for each picture whose true labels changed since it was surveyed, if the study's pictures or labels depend on
-        them."""
-        if self.rule.kind != "true" and not self.selection.correct:
-            return []
-        now = dict(zip(self.dataset.names, self.truths, strict=True))
-        return [
-            f"the true labels of {row.name} have changed"
-            for row in rows
-            if row.failure is None and {*now.get(row.name, row.true_labels)} != {*row.true_labels}
-        ]
+    def changes(self, rows: Sequence[ImageRow]) -> list[str]:
+        """A message for each picture that changed since its row was made. A picture whose stamp is unchanged is not read.
+
+        A stamp is a short text that changes when the file changes. True labels count if the study's pictures or labels depend on them.
+        """
+        index = {name: i for i, name in enumerate(self.dataset.names)}
+        reads_truth = self.rule.kind == "true" or self.selection.correct
+        problems: list[str] = []
+        for row in rows:
+            i = index.get(row.name)
+            if row.failure is not None:
+                continue
+            if i is None:
+                problems.append(f"{row.name} is gone")
+                continue
+            try:
+                stamp = self.dataset.stamp(i)
+                same = bool(stamp) and stamp == row.stamp
+                if not same and self.dataset.digest(i) != row.digest:
+                    problems.append(f"{row.name} has changed")
+                elif _boxes(self.dataset, i) != row.boxes:
+                    problems.append(f"the boxes of {row.name} have changed")
+                elif reads_truth and {*self.truths[i]} != {*row.true_labels}:
+                    problems.append(f"the true labels of {row.name} have changed")
+            except ProofmapError as error:
+                problems.append(str(error))
+        return problems
 
     def look(self, indices: Sequence[int]) -> Iterator[ImageRow]:
         """Read the pictures with these indices, run the net on them, and yield their rows in the given order."""
@@ -106,7 +110,15 @@ class Survey:
         unread = {failure.name: failure.reason for failure in block.failures}
         for i in indices:
             name = self.dataset.names[i]
-            yield read[name] if name in read else self._unreadable(i, unread[name])
+            yield read[name] if name in read else self._row(i, failure=unread[name])
+
+    def _row(self, index: int, **found: Any) -> ImageRow:
+        try:
+            digest, boxes = self.dataset.digest(index), _boxes(self.dataset, index)
+        except ProofmapError:  # it cannot be read
+            digest = boxes = ""
+        name, stamp = self.dataset.names[index], self.dataset.stamp(index)
+        return ImageRow(name, digest, stamp, boxes, self.truths[index], **found)
 
     def _read(self, block: ImageBlock) -> Iterator[ImageRow]:
         if not block.indices:
@@ -117,18 +129,14 @@ class Survey:
         believed = f.gather(1, labels.clamp_min(0)).tolist()
         sorted_f, order = f[:, list(label_set)].sort(dim=1, descending=True, stable=True)
         seconds = sorted_f[:, 1].tolist() if len(label_set) > 1 else [0.0] * len(f)
-        best = order[:, 0].tolist()
         for k, (index, row) in enumerate(zip(block.indices, labels.tolist(), strict=True)):
-            chosen = [label for label in row if label != NO_LABEL]  # missing labels are at the end
-            right = label_set[best[k]] in self.truths[index]
+            chosen = tuple(label for label in row if label != NO_LABEL)  # missing labels are at the end
+            right = label_set[int(order[k, 0])] in self.truths[index]
             wanted = bool(chosen) and (right or not self.selection.correct)
-            yield ImageRow(
-                name=self.dataset.names[index],
-                digest=self.dataset.digest(index),
-                stamp=_stamp_with_boxes(self.dataset, index),
-                true_labels=self.truths[index],
+            yield self._row(
+                index,
                 eligible=wanted and (floor is None or seconds[k] >= floor),
-                labels=tuple(chosen),
+                labels=chosen,
                 f=tuple(f + 0.0 for f in believed[k][: len(chosen)]),
             )
 
@@ -143,66 +151,12 @@ class Survey:
         rows = [[label for label in self.truths[i] if label in members] for i in block.indices]
         return torch.from_numpy(label_array([row or [NO_LABEL] for row in rows])).to(f.device)
 
-    def _unreadable(self, index: int, reason: str) -> ImageRow:
-        try:
-            digest = self.dataset.digest(index)
-        except ProofmapError:
-            digest = ""
-        return ImageRow(
-            name=self.dataset.names[index],
-            digest=digest,
-            stamp=self.dataset.stamp(index),
-            true_labels=self.truths[index],
-            failure=reason,
-        )
 
-
-def changed_images(rows: Sequence[ImageRow], dataset: Dataset) -> tuple[list[str], list[ImageRow]]:
-    """A message for each picture that changed since the survey, and new rows of pictures that were written again with the same content.
-
-    A picture whose stamp is unchanged is not read. A stamp is a short text that changes when the file changes.
-    """
-    index = {name: i for i, name in enumerate(dataset.names)}
-    problems: list[str] = []
-    touched: list[ImageRow] = []
-    for row in rows:
-        if row.failure is not None:
-            continue
-        i = index.get(row.name)
-        if i is None:
-            problems.append(f"{row.name} is gone")
-            continue
-        try:
-            stamp = _stamp_with_boxes(dataset, i)
-            if stamp == row.stamp and stamp.partition(_BOXES)[0]:
-                continue
-            now = dataset.digest(i)
-        except ProofmapError as error:
-            problems.append(str(error))
-            continue
-        had_boxes, boxes = row.stamp.partition(_BOXES)[2], stamp.partition(_BOXES)[2]
-        if now != row.digest:
-            problems.append(f"{row.name} has changed")
-        elif boxes != had_boxes:
-            problems.append(f"the boxes of {row.name} have changed")
-        elif stamp != row.stamp:
-            touched.append(replace(row, stamp=stamp))
-    return problems, touched
-
-
-_BOXES = " boxes "
-"""The text in a stamp before the digest of the picture's bounding boxes."""
-
-
-def _stamp_with_boxes(dataset: Dataset, i: int) -> str:
-    """The stamp of picture ``i``, with a digest of its bounding boxes if it has any."""
+def _boxes(dataset: Dataset, i: int) -> str:
+    """A digest of the bounding boxes of picture ``i``; empty if it has none."""
     names = dataset.label_names
     boxes = {names[k] if names else str(k): list(map(tuple, own)) for k, own in dataset.objects(i).items()}
-    return dataset.stamp(i) + (_BOXES + digest_of(repr(sorted(boxes.items()))) if boxes else "")
-
-
-def _knows_labels(dataset: Dataset) -> bool:
-    return any(dataset.true_labels(i) for i in range(min(len(dataset), 1000)))
+    return digest_of(repr(sorted(boxes.items()))) if boxes else ""
 
 
 def choose_names(names: Sequence[str], wanted: Sequence[str]) -> list[int]:
