@@ -113,7 +113,7 @@ def test_the_study_of_photos_of_series_and_of_texts_runs_as_written(
         (("photos", "--target", "age"), "--target names a column of a table"),
         (
             ("customers.csv", "--target", "name"),
-            "customers.csv has no such column. It has age, city, churned",
+            "customers.csv has no column 'name'. It has age, city, churned",
         ),
         (("blank.csv",), "blank.csv cannot be read as a table"),
         (("customers.csv", "--text-column", "note"), "has no column 'note'"),
