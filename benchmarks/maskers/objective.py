@@ -26,7 +26,6 @@ class TrainingRecipe:
     batch: int
     learning_rate: float
     width: int
-    layers: tuple[str, ...]
     seed: int
 
 
@@ -71,7 +70,7 @@ class Objective(ABC):
         """Build the masker, with initial weights from the recipe's seed. ``present`` are the labels in the data."""
         self.recipe, self.classifier, self.present = recipe, classifier, present
         self.inputs = classifier.inputs
-        self.scales = find_scales(classifier, recipe.layers, most=self.masker.most_scales)
+        self.scales = find_scales(classifier, most=self.masker.most_scales)
         dtype = chosen_precision(classifier, "auto")
         self.fast = classifier.frozen(dtype=dtype)
         self.half = dtype == torch.float16

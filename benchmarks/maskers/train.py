@@ -15,7 +15,6 @@ import hashlib
 import json
 import math
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -60,7 +59,6 @@ def train_masker(
     batch: int | None = None,
     learning_rate: float | None = None,
     width: int | None = None,
-    layers: Sequence[str] = (),
     seed: int = 0,
     data: str = "images",
     progress: Progress | None = None,
@@ -71,7 +69,6 @@ def train_masker(
         images: ``(M, C, H, W)`` as the net takes them.
         truth: the true labels ``(M,)``, -1 if unknown.
         batch, learning_rate, width: images per step, step size and channels of the masker; the kind's defaults if left out.
-        layers: names of the layers to read; found if left out.
         data: the title of the data in the file's header.
     """
     usual = KINDS[kind]
@@ -81,7 +78,6 @@ def train_masker(
         usual.batch if batch is None else batch,
         usual.rate if learning_rate is None else learning_rate,
         usual.width if width is None else width,
-        tuple(layers),
         seed,
     )
     file = output_file(out, such_as="masker.safetensors")
@@ -224,7 +220,6 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=None)
     parser.add_argument("--learning-rate", type=float, default=None)
     parser.add_argument("--width", type=int, default=None, help="channels of the masker")
-    parser.add_argument("--layers", nargs="+", default=(), help="layers to read; found if left out")
     parser.add_argument(
         "--number", type=int, default=None, help="train on this many images, chosen at random"
     )
@@ -255,7 +250,6 @@ def main() -> None:
         batch=options.batch,
         learning_rate=options.learning_rate,
         width=options.width,
-        layers=options.layers,
         seed=options.seed,
         data=dataset.title,
         progress=Lines(sys.stderr),

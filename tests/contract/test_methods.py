@@ -17,7 +17,7 @@ MASKERS = "MASKERS"
 """Stands for the folder of maskers that were trained on the contract's net."""
 LEARNED = "learned-mask:steps=3,scale=2,fill=noise"
 SECOND = [
-    "smooth-grad:preset=captum,samples=2,statistic=variance",
+    "smooth-grad:preset=captum,samples=2",
     "lrp:preset=epsilon-plus",
     "contrastive-lrp:dual=negated",
     "deep-lift:baseline=noise",

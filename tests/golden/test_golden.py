@@ -29,6 +29,9 @@ OF_THE_FIRST_LABEL = (
 GONE: dict[str, dict[str, Any]] = {
     "belief-mask": {"tolerance": 0.0},
     "belief-order": {"patches": 0},
+    "edges": {"sigma": 0.0},
+    "extremal-perturbation": {"variant": "preserve"},
+    "smooth-grad": {"statistic": "mean"},
 }
 """Settings that methods had when they were recorded, at the values at which they did nothing."""
 

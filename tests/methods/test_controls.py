@@ -89,26 +89,21 @@ def test_sigma_is_a_share_of_the_shorter_side() -> None:
 # ---- edges -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sigma", [0.0, 1.5])
-def test_edges_are_scipys_sobel_over_all_channels(sigma: float) -> None:
+def test_edges_are_scipys_sobel_over_all_channels() -> None:
     f, images = conv_classifier((9, 12)), pixels(2, (9, 12))
-    maps = Edges(sigma=sigma)(f, images, LABELS[:2])
+    maps = Edges()(f, images, LABELS[:2])
     for i in range(2):
         total = np.zeros((9, 12))
         for c in range(3):
             x = images[i, c].double().numpy() / f.std[c]
-            if sigma:
-                ones = scipy.ndimage.gaussian_filter(np.ones_like(x), sigma, mode="constant")
-                x = scipy.ndimage.gaussian_filter(x, sigma, mode="constant") / ones
             total += sum((scipy.ndimage.sobel(x, axis, mode="nearest") / 8) ** 2 for axis in (0, 1))
         np.testing.assert_allclose(maps[i, 0].numpy(), np.sqrt(total), rtol=1e-3, atol=1e-4)
 
 
-def test_edges_know_nothing_of_the_net_and_their_order_does_not_depend_on_a_blur_of_nothing() -> None:
+def test_edges_know_nothing_of_the_net() -> None:
     images = pixels(1, SIZE)
     one, other = (Edges()(conv_classifier(SIZE, seed=k), images, LABELS[:1]) for k in (0, 1))
     assert torch.equal(one, other) and Edges().label_free
-    assert not torch.allclose(one, Edges(sigma=2)(conv_classifier(SIZE), images, LABELS[:1]))
 
 
 def test_edges_of_a_series_are_its_steps_and_rows_have_none() -> None:

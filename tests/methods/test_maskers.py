@@ -49,7 +49,7 @@ METHODS = {
 
 
 def recipe(kind: str, **changes: Any) -> TrainingRecipe:
-    usual = {"steps": 4, "batch": 3, "learning_rate": 1e-3, "width": 4, "layers": (), "seed": 0}
+    usual = {"steps": 4, "batch": 3, "learning_rate": 1e-3, "width": 4, "seed": 0}
     return TrainingRecipe(kind=kind, **{**usual, **changes})
 
 
@@ -91,8 +91,6 @@ def test_scales_are_the_stages_of_a_net_the_coarsest_first() -> None:
         ("one", 4, (16, 16)),
     ]
     assert find_scales(f, most=2) == found[:2]
-    named = find_scales(f, ["one", "three.0"], most=1)
-    assert [(s.layer, s.channels) for s in named] == [("three.0", 11), ("one", 4)]
 
 
 def test_scales_of_efficientnet_are_those_of_its_stages() -> None:
@@ -102,11 +100,6 @@ def test_scales_of_efficientnet_are_those_of_its_stages() -> None:
 
 
 def test_layers_that_cannot_be_read_are_refused() -> None:
-    f = Classifier(drawn(Stages()), size=16)
-    with pytest.raises(InputError, match="'unused' has no spatial map"):
-        find_scales(f, ["unused"], most=4)
-    with pytest.raises(InputError, match="must have different sizes"):
-        find_scales(f, ["one", "one.0"], most=4)
     with pytest.raises(InputError, match="no layer of this net has one"):
         find_scales(linear_classifier(), most=4)
     with pytest.raises(InputError, match="wraps a function"):

@@ -276,7 +276,7 @@ class Edges(Blind):
 
         M(p) = sqrt( sum over channels and axes of (D x)^2 ),      D = (1, 0, -1) / 2 along the axis, (1, 2, 1) / 4 across it
 
-    x is the normalised input, with edges repeated beyond the border, and D a filter. ``sigma`` blurs x first, as Canny does. Maps of
+    x is the normalised input, with edges repeated beyond the border, and D a filter. Maps of
     several methods look like this whatever the net has learned (Adebayo et al. 2018).
     """
 
@@ -284,18 +284,12 @@ class Edges(Blind):
     reference = "Adebayo et al. 2018"
     description = "an edge detector: where the input changes, whatever the net"
     needs = frozenset({"neighbours"})
-    sigma: float = setting(
-        0.0, "standard deviation of a Gaussian blur before the edge filter, in positions; 0: no blur", least=0
-    )
-
     label_free = True
 
     def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
         inputs = session.inputs
         axes = range(-len(inputs.positions), 0)
         x = images / inputs.per_channel(images.new_tensor(inputs.std))
-        if self.sigma > 0:
-            x = _blurred(x, self.sigma, len(inputs.positions))
         total = torch.zeros_like(x)
         for along in axes:
             gradient = x

@@ -255,8 +255,7 @@ class SmoothGrad(Method):
         of = gradient-x-input           v = x * d logit_a / d x    signed
         of = absolute-gradient-x-input  v = |x * d logit_a / d x|  the mean of the sizes
 
-    all in normalised units. ``squared`` is the mean of v^2 (Hooker et al. 2019), ``variance`` that of v (Adebayo et al.
-    2018), both for each channel. s is ``sigma`` times the range (largest minus smallest value) of the normalised image, or
+    all in normalised units. s is ``sigma`` times the range (largest minus smallest value) of the normalised image, or
     ``sigma`` itself with ``noise=normalised``. The copies are the same for all labels of an image, and are not clipped. For texts, noise
     is added to the embeddings of the text's tokens.
 
@@ -289,16 +288,13 @@ class SmoothGrad(Method):
         0.15, "standard deviation of the noise, in the unit that the setting noise chooses", above=0
     )
     noise: Noise = setting("range", "unit of sigma: the range of the image's values, or normalised units")
-    statistic: Literal["mean", "squared", "variance"] = setting(
-        "mean", "what is computed over the copies: mean, mean square, or variance"
-    )
     channels: Channels | None = setting(None, f"{CHANNELS_HELP}; none: sum if signed, else max")
 
     stochastic = True
 
     @property
     def signed(self) -> bool:  # type: ignore[override]
-        return self.of == "gradient-x-input" and self.statistic == "mean"
+        return self.of == "gradient-x-input"
 
     def cost(self, labels: int, session: Session | None = None) -> Cost:
         return Cost(gradient=labels * self.samples)
@@ -327,26 +323,16 @@ class SmoothGrad(Method):
             noise = streams.normal(own, flat.shape[1]).view(-1, *inputs.shape)
             noisy = x[image] + spread[image] * noise
 
-            def moments(gradient: Tensor) -> Tensor:
+            def averaged(gradient: Tensor) -> Tensor:
                 v = gradient * std
                 if self.of.endswith("gradient-x-input"):
                     v = v * noisy
-                if self.of.startswith("absolute-"):
-                    v = v.abs()
-                return {
-                    "mean": lambda: v[:, None],
-                    "squared": lambda: v.square()[:, None],
-                    "variance": lambda: torch.stack([v, v.square()], dim=1),
-                }[self.statistic]()
+                return v.abs() if self.of.startswith("absolute-") else v
 
-            return noisy * std + mean, moments
+            return noisy * std + mean, averaged
 
-        sums = sums_over_points(classifier, labels, self.samples, points, task) / self.samples
-        values = sums[:, :, 0]
-        if self.statistic == "variance":
-            values = (sums[:, :, 1] - values.square()).clamp_min(0)
-        elif not self.signed:
-            values = values.abs()
+        values = sums_over_points(classifier, labels, self.samples, points, task) / self.samples
+        values = values if self.signed else values.abs()
         return inputs.merged_channels(values, self.channels or ("sum" if self.signed else "max"))
 
 

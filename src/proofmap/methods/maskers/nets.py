@@ -164,25 +164,14 @@ class Scale:
     size: tuple[int, int]
 
 
-def find_scales(classifier: Classifier, layers: Sequence[str] = (), *, most: int) -> tuple[Scale, ...]:
-    """The scales at which a masker reads the net, the coarsest first: those of the named layers, or up to ``most`` that are found.
+def find_scales(classifier: Classifier, *, most: int) -> tuple[Scale, ...]:
+    """The scales at which a masker reads the net, the coarsest first, at most ``most``.
 
     A scale is a size of feature maps, with the image's proportions and more than one position. Several layers may have this size.
     The last one in order of execution among the least nested ones is chosen: a stage, not a convolution inside the next stage. Only
     layers that the logits depend on, as a gradient shows, are used.
     """
     found = _spatial_layers(classifier)
-    if layers:
-        unknown = [name for name in layers if name not in found]
-        if unknown:
-            raise InputError(
-                f"layer {unknown[0]!r} has no spatial map (N, C, h, w) that the logits depend on; the last layers with one are "
-                f"{', '.join(list(found)[-6:]) or 'none'}"
-            )
-        scales = [_scale(name, found[name]) for name in layers]
-        if len({scale.size for scale in scales}) < len(scales):
-            raise InputError("the layers of a masker must have different sizes; name one of each size")
-        return tuple(sorted(scales, key=lambda scale: scale.size))
     best: dict[tuple[int, int], Scale] = {}
     for name, output in found.items():
         scale = _scale(name, output)

@@ -150,13 +150,6 @@ def _tables(path: Path, what: str) -> dict[str, State]:
     if not path.is_file():
         raise InputError(f"there is no masker {str(path)!r}")
     content: Any = load_checkpoint(path)
-    if isinstance(content, Mapping) and all(isinstance(value, Tensor) for value in content.values()):
-        nested: dict[str, State] = {}
-        # a whole model's weights: its modules are the first part of each name
-        for key, tensor in content.items():
-            name, _, rest = str(key).partition(".")
-            nested.setdefault(name, {})[rest] = tensor
-        content = nested
     if not isinstance(content, Mapping):
         raise InputError(f"{path} is not a checkpoint of {what}: it holds {type(content).__name__}")
     return {
@@ -238,7 +231,6 @@ class Header:
     Attributes:
         kind: ``dabkowski``, ``phang-ca`` or ``phang-fix``.
         width: the channels of the masker.
-        layers: the layers that were named to be read; empty if they were found.
         scales: the layers that it reads, the coarsest first.
         model: the name of the net that it was trained on.
         net: a digest of that net, see :func:`net_digest`.
@@ -249,7 +241,6 @@ class Header:
 
     kind: str
     width: int
-    layers: tuple[str, ...]
     scales: tuple[Scale, ...]
     model: str
     net: str
@@ -264,7 +255,6 @@ class Header:
         return cls(
             kind=recipe["kind"],
             width=recipe["width"],
-            layers=tuple(recipe["layers"]),
             scales=tuple(
                 Scale(s["layer"], s["channels"], (s["size"][0], s["size"][1])) for s in found["scales"]
             ),
@@ -370,10 +360,10 @@ class TrainedMasker(Method):
             return Masker(published, encoder, path.name, file_digest(path))
         header = read_header(path)
         self._check(header, classifier, path)
-        scales = find_scales(classifier, header.layers, most=self.net.most_scales)
-        if [(s.channels, s.size) for s in scales] != [(s.channels, s.size) for s in header.scales]:
+        scales, known = header.scales, dict(module_of(classifier, "a masker").named_modules())
+        if any(scale.layer not in known for scale in scales):
             raise InputError(
-                f"{path} reads the layers {', '.join(s.layer for s in header.scales)}, which are not found in {classifier.name}"
+                f"{path} reads the layers {', '.join(s.layer for s in scales)}, which are not found in {classifier.name}"
             )
         with torch.random.fork_rng(devices=[]):  # first weights, which are replaced
             net = self.net.for_net(scales, classifier, header.width)

@@ -23,7 +23,7 @@ m is computed at two points per cell along each axis and enlarged linearly from 
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor
@@ -57,7 +57,7 @@ class ExtremalProblem(MaskProblem):
 
     def __init__(self, settings: ExtremalPerturbation, session: Session, fast: Classifier) -> None:
         super().__init__(settings, session, fast)
-        self.settings, self.steps, self.cost = settings, settings.steps, settings.passes
+        self.settings, self.steps, self.cost = settings, settings.steps, len(settings.areas)
         self.shape = MaxConvolution(settings, self.inputs, fast.device)
         points = math.prod(self.shape.points)
         ones = (torch.tensor(settings.areas) * points).round().clamp(1, points).long()
@@ -97,18 +97,14 @@ class ExtremalProblem(MaskProblem):
     def losses(self, weights: Tensor, slots: Slots) -> Tensor:
         s = self.settings
         points = self.shape(weights)
-        shown = {"preserve": [points], "delete": [1 - points], "dual": [points, 1 - points]}[s.variant]
         odd = (slots["step"] % 2 == 1).view(-1, *[1] * (points.ndim - 1)) & s.mirror
-        seen = torch.cat(shown, dim=1)
-        masks = enlarged(torch.where(odd, seen.flip(-1), seen), self.shape.up)
+        masks = enlarged(torch.where(odd, points.flip(-1), points), self.shape.up)
         composites = self.perturbed(slots["pyramid"], masks, odd)
         logits = self.classifier.from_normalised(composites.flatten(0, 1))
         check_differentiable(logits)
         own = self.own_label(logits.view(*composites.shape[:2], -1), slots)
-        reward = own.view(len(own), len(shown), -1).transpose(0, 1)  # (shown, P, K)
-        gain = {"preserve": reward[0], "delete": -reward[0], "dual": reward[0] - reward[-1]}[s.variant]
         weight = s.weight * s.growth ** slots["step"].to(points.dtype)
-        return (weight[:, None] * self.area_errors(points) - gain).sum(dim=1)
+        return (weight[:, None] * self.area_errors(points) - own).sum(dim=1)
 
     def area_errors(self, points: Tensor) -> Tensor:
         """The mean squared distance ``(P, K)`` of the sorted masks ``(P, K, *points)`` from the templates of their target areas; zero for a
@@ -179,9 +175,6 @@ class ExtremalPerturbation(WholeNet, MaskMethod):
     learning_rate: float = setting(0.04, "step size of gradient descent", above=0)
     weight: float = setting(300.0, "first weight of the constraint that a mask has its area", least=0)
     growth: float = setting(1.014, "factor by which the weight grows at each step", least=1)
-    variant: Literal["preserve", "delete", "dual"] = setting(
-        "preserve", "what a mask must do: show the label, delete it, or both"
-    )
     step: float = setting(
         7.0,
         "distance between the mask's parameters, in pixels of an input whose longest side is 224",
@@ -210,13 +203,8 @@ class ExtremalPerturbation(WholeNet, MaskMethod):
         sigma = self.smooth * min(positions)
         return enlarged(maps, [smoothing(side, sigma, device=maps.device) for side in positions])
 
-    @property
-    def passes(self) -> int:
-        """Number of composites per pair and step."""
-        return len(self.areas) * (2 if self.variant == "dual" else 1)
-
     def cost(self, labels: int, session: Session | None = None) -> Cost:
-        return Cost(gradient=labels * self.steps * self.passes)
+        return Cost(gradient=labels * self.steps * len(self.areas))
 
 
 class MaxConvolution:
