@@ -170,7 +170,7 @@ def test_every_public_name_has_a_page_with_an_example_that_runs(
                 exec(code, {})
     assert len(files) == len({*made.values()}) > 100, "also where capitals make no difference"
     page = (site / "reference" / "names" / "proofmap.core.errors.ModelError.html").read_text(encoding="utf-8")
-    assert "A net cannot be loaded" in page and "by-module.html" in page
+    assert "A net cannot be loaded" in page and "by-name.html" in page
 
 
 def test_a_dead_link_or_an_orphan_fails_the_build(tmp_path: Path) -> None:
