@@ -174,18 +174,6 @@ def test_modules_of_one_name_in_two_folders_are_two(tmp_path: Path) -> None:
     assert found == [(1,), (2,)]
 
 
-@pytest.mark.parametrize("what", ["a helper", "a constant of the module", "a module beside it"])
-def test_a_study_refuses_to_add_to_the_numbers_of_other_code(folder: Path, what: str) -> None:
-    edit(folder / "mine.py", "    from late import shift\n", "    shift = 0.0\n")
-    study = toy_study(folder, 3, methods=[f"{folder / 'mine.py'}:bright"])
-    pm.run_study(study, folder / "run")
-    assert pm.run_study(study, folder / "run").units == 0
-    name, old, new = EDITS[what]
-    edit(folder / name, old, new)
-    with pytest.raises(InputError, match=r"method 'bright' of .* has other settings:\n  code: "):
-        pm.run_study(study, folder / "run")
-
-
 def test_installed_packages_count_by_their_version() -> None:
     import PIL.Image
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import csv
-import errno
 import json
 import math
-import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,8 +22,7 @@ import proofmap as pm
 from proofmap import judging
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError, ModelError
-from proofmap.core.files import NotWritable
-from proofmap.fills import Blur, Gray, Noise
+from proofmap.fills import Noise
 from proofmap.judging import evaluate, explain
 from proofmap.methods import make_method
 from proofmap.methods.controls import Random
@@ -40,7 +37,6 @@ from proofmap.metrics import (
     worst_case,
 )
 from proofmap.metrics.proof_scores import Completeness
-from proofmap.report import display
 from proofmap.results.evaluation import Evaluation, Proof
 from tests.docs.pages import few_distractors
 from tests.toys import Linear, conv_classifier, conv_net, pixels
@@ -172,27 +168,6 @@ def test_the_same_seed_gives_the_same_numbers(f: Classifier, images: Tensor) -> 
 # ---- labels ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "rule, told", [("all", "all"), ("top2", "top2"), ("p>=0.25", "p>=0.25"), (["dog", 3], "1,3")]
-)
-def test_labels_are_chosen_by_rule(rule: Any, told: str, f: Classifier, images: Tensor) -> None:
-    found = evaluate(f, images, methods=["random"], labels=rule)
-    p, labels = f.probabilities(images), found.labels
-    assert found.settings["labels"] == told
-    if rule == ["dog", 3]:
-        assert labels.tolist() == [[1, 3]] * N
-        return
-    assert labels[:, 0].tolist() == p.argmax(dim=1).tolist()
-    for i in range(N):
-        chosen = [a for a in labels[i].tolist() if a >= 0]
-        if rule == "p>=0.25":
-            believed = {a for a in range(LABELS) if p[i, a] >= 0.25} | {int(p[i].argmax())}
-            assert set(chosen) == believed
-            assert len([r for r in found.results[0].rows if r["image"] == f"image-{i}"]) == len(believed)
-        else:
-            assert len(chosen) == (LABELS if rule == "all" else 2)
-
-
 def test_labels_may_be_given_per_image(f: Classifier, images: Tensor) -> None:
     given = torch.tensor([[0, 1], [4, -1], [2, 3], [1, 0]])
     found = evaluate(f, images, methods=["gradient"], labels=given)
@@ -200,21 +175,6 @@ def test_labels_may_be_given_per_image(f: Classifier, images: Tensor) -> None:
     assert [r["label"] for r in found.results[0].rows] == [0, 1, 4, 2, 3, 1, 0]
     assert found.f[1, 1].isnan() and found.results[0].maps[1, 1].count_nonzero() == 0
     assert found.table() and found.results[0].values["completeness"].isfinite().all()
-
-
-@pytest.mark.parametrize("labels", [1, np.int64(1), torch.tensor(1), [np.int64(1)]], ids=repr)
-def test_one_label_is_judged_on_every_image(labels: Any, f: Classifier, images: Tensor) -> None:
-    found = evaluate(f, images, methods=["gradient"], labels=labels)
-    assert found.labels.tolist() == [[1]] * N
-    assert torch.equal(make_method("gradient")(f, images, labels), found.results[0].maps)
-
-
-@pytest.mark.parametrize("labels", [torch.tensor([0, 1, 4, 2]), np.array([0, 1, 4, 2])], ids=repr)
-def test_labels_of_one_dimension_are_one_per_image(labels: Any, f: Classifier, images: Tensor) -> None:
-    found = evaluate(f, images, methods=["gradient"], labels=labels)
-    assert found.labels.tolist() == [[0], [1], [4], [2]]
-    each = [evaluate(f, images[[i]], methods=["gradient"], labels=int(a)) for i, a in enumerate(labels)]
-    torch.testing.assert_close(found.results[0].maps, torch.cat([one.results[0].maps for one in each]))
 
 
 # ---- names -------------------------------------------------------------------------------------------------
@@ -248,31 +208,6 @@ def test_one_method_with_two_settings_is_two_methods(f: Classifier, images: Tens
 
 
 # ---- what is refused ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "changes, told",
-    [
-        ({"images": torch.zeros(0, 3, SIZE, SIZE)}, "no images to evaluate on"),
-        ({"images": torch.zeros(2, 3, 4, 4)}, r"images must be \(N, 3, 8, 8\)"),
-        ({"methods": []}, "no methods to evaluate"),
-        ({"methods": ["gradeint"]}, "Did you mean 'gradient'"),
-        ({"metrics": []}, "no metrics to judge by"),
-        ({"keep_maps": 2.5}, "keep_maps is a number of images, or None for all, not 2.5"),
-        ({"names": ["a"]}, "1 names were given for 4 images"),
-    ],
-)
-def test_bad_arguments_are_named(changes: dict[str, Any], told: str, f: Classifier, images: Tensor) -> None:
-    with pytest.raises(InputError, match=told):
-        evaluate(f, **{"images": images, "methods": ["random"], **changes})
-
-
-def test_a_function_that_returns_nan_is_named(f: Classifier, images: Tensor) -> None:
-    def broken(classifier: Classifier, images: Tensor, labels: Tensor) -> Tensor:
-        return torch.full((*labels.shape, SIZE, SIZE), math.nan)
-
-    with pytest.raises(InputError, match="NaN or infinity for image 0"):
-        evaluate(f, images, methods=[broken])
 
 
 # ---- the table ---------------------------------------------------------------------------------------------
@@ -389,21 +324,6 @@ def test_nothing_is_written_when_a_method_fails(f: Classifier, images: Tensor, t
     assert list(tmp_path.iterdir()) == []
 
 
-def test_all_files_are_written_or_none(
-    f: Classifier, images: Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def disk_full(tensors: dict[str, Tensor], metadata: dict[str, str]) -> bytes:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(display, "save", disk_full)
-    with pytest.raises(NotWritable, match=r"cannot be written: No space left on device\. Free some space"):
-        explain(f, images, method="random", labels="top1").save(tmp_path)
-    assert list(tmp_path.iterdir()) == []
-    with pytest.raises(NotWritable):
-        explain(f, images, method="random", labels="top1").save(tmp_path / "new")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_file_in_the_place_of_the_folder_is_told(found: Evaluation, tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("mine")
     with pytest.raises(InputError, match="is a file, not a folder"):
@@ -452,20 +372,6 @@ def test_explaining_is_evaluating_one_method(f: Classifier, images: Tensor) -> N
         f, images, methods=[brightness], labels="top2", metrics=default_metrics("0,0.1", "released"), seed=5
     )
     assert torch.equal(one.result.values["soundness"], many.results[0].values["soundness"])
-
-
-def test_label_free_maps_are_stored_whole(f: Classifier, images: Tensor, tmp_path: Path) -> None:
-    random = explain(f, images, method="random", labels="top2")
-    random.save(tmp_path)
-    stored = load_file(tmp_path / "maps.safetensors")["maps"]
-    assert stored.shape == (N, 2, SIZE, SIZE) and torch.equal(stored[:, 0], stored[:, 1])
-
-
-def test_rise_hides_behind_blur_for_insertion_and_gray_for_deletion() -> None:
-    metrics = {m.name: m for m in default_metrics("paper", "rise")}
-    assert metrics["insertion"].fill == metrics["soundness"].fill == Blur()  # type: ignore[attr-defined]
-    assert metrics["deletion"].settings()["fill"] == Gray().settings()
-    assert metrics["deletion"].settings()["rule"] == "trapezoid"
 
 
 EVERY_KIND = [
@@ -652,10 +558,3 @@ def test_a_judge_records_the_labels_that_it_was_given(f: Classifier) -> None:
     assert judge.compute().settings["labels"] == "top2"
     judge.update(pixels(1, SIZE, seed=1), labels=[[0, 1]])
     assert judge.compute().settings["labels"] == "top2 and given"
-
-
-def test_a_judge_refuses_what_it_cannot_judge_when_it_is_made(f: Classifier) -> None:
-    with pytest.raises(InputError, match="no methods"):
-        pm.Judge(f, methods=[])
-    with pytest.raises(InputError, match="no method is named 'gradeint'"):
-        pm.Judge(f, methods=["gradeint"])

@@ -18,7 +18,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.core.streams import image_keys
-from proofmap.fills import FILLS, Blur, Fill, Gray, Images, Noise, make_fill
+from proofmap.fills import Blur, Fill, Gray, Images, Noise, make_fill
 from proofmap.fills.images import ImagePool
 from proofmap.fills.infill import Infill
 from proofmap.fills.simple import Median
@@ -77,20 +77,6 @@ def test_a_fill_of_ones_own_that_returns_something_else_is_named(
 def pool_of(fill: Images, f: Classifier | None = None) -> ImagePool:
     """The pool that a fill draws from in a session of its own."""
     return fill.drawn_from(Session(f or classifier()))
-
-
-def test_equal_pools_are_made_once_where_they_are_shared(tmp_path: Path) -> None:
-    for k, picture in enumerate(pictures()):
-        Image.fromarray(picture).save(tmp_path / f"{k}.png")
-    source, session = str(tmp_path), Session(classifier())
-    whole = Images(source=source, crop="none", part="all")
-    first = whole.drawn_from(session)
-    assert Images(source=source, crop="none", part="all").drawn_from(session) is first
-    assert whole.drawn_from(session.for_net(classifier())) is first
-    assert whole.changed(size=3).drawn_from(session) is not first
-    assert whole.drawn_from(session.for_net(classifier(8))) is not first
-    (tmp_path / "0.png").unlink()
-    assert pool_of(whole).digest != first.digest  # another session reads it again
 
 
 # ---- gray -----------------------------------------------------------------------------------------------------
@@ -190,11 +176,6 @@ def test_noise_is_normal_around_the_gray() -> None:
     assert abs(np.corrcoef(standard[0].flatten(), standard[1].flatten())[0, 1]) < 0.06
 
 
-def test_noise_is_clipped_to_pixels(images: Tensor, keys: Tensor) -> None:
-    drawn = bound(Noise(sigma=2.0), classifier())(images, keys)
-    assert (drawn.min(), drawn.max()) == (0, 1)
-
-
 # ---- images ---------------------------------------------------------------------------------------------------
 
 
@@ -239,12 +220,6 @@ def test_every_picture_of_the_pool_is_equally_likely() -> None:
     _, counts = drawn.flatten(1)[:, :6].unique(dim=0, return_counts=True)
     assert len(counts) == 8
     assert scipy.stats.chisquare(counts.numpy()).pvalue > 1e-3
-
-
-def test_the_same_key_draws_the_same_picture_for_every_image(images: Tensor) -> None:
-    fill = bound(Images(source=pictures(), crop="none"), classifier())
-    drawn = fill(images, torch.full((6,), 77))
-    assert (drawn == drawn[0]).all()
 
 
 def test_a_pool_is_the_same_for_the_same_seed_and_another_for_another() -> None:
@@ -302,68 +277,6 @@ def test_records_say_what_was_shown(tmp_path: Path) -> None:
     }
     assert len(digest) == 16
     assert Images(source=pictures()).settings()["source"] == "ndarray"
-
-
-def test_fills_that_show_something_else_have_other_records() -> None:
-    f = classifier()
-    fills: list[Fill] = [
-        Gray(),
-        Gray(color=(0.0, 0.0, 0.0)),
-        Blur(),
-        Blur(border="edge"),
-        Blur(sigma=2),
-        Noise(),
-        Noise(sigma=0.3),
-        Images(source=pictures(3), crop="none"),
-        Images(source=pictures(4), crop="none"),
-    ]
-    records = [str(bound(fill, f).record()) for fill in fills]
-    assert len(set(records)) == len(records)
-
-
-def test_a_fill_is_known_by_its_name() -> None:
-    assert [type(make_fill(name)) for name in ("gray", "blur", "noise", "images")] == [
-        Gray,
-        Blur,
-        Noise,
-        Images,
-    ]
-    assert set(FILLS) == {
-        "gray",
-        "blur",
-        "median",
-        "noise",
-        "road",
-        "images",
-        "near-rows",
-        "mask",
-        "unknown",
-        "delete",
-        "closed",
-        "zero",
-        "mean-embedding",
-        "class-median",
-        "time-reversal",
-        "time-shift",
-        "infill",
-    }
-    mine = Gray(color=(0.1,))
-    assert make_fill(mine) is mine
-
-
-@pytest.mark.parametrize(
-    "text, fill",
-    [
-        ("gray:color=0:0.5:1", Gray(color=(0, 0.5, 1))),
-        ("blur:sigma=3,kernel=5", Blur(sigma=3, kernel=5)),
-        ("blur(sigma=3,kernel=5)", Blur(sigma=3, kernel=5)),
-        ("images:size=4", Images(size=4)),
-        ("images:a/b,c", Images(source="a/b,c")),
-        ({"fill": "noise", "sigma": 0.5}, Noise(sigma=0.5)),
-    ],
-)
-def test_a_fill_is_written_with_its_settings(text: Any, fill: Fill) -> None:
-    assert make_fill(text) == fill
 
 
 @pytest.mark.parametrize("copies", [1, 2, 5])

@@ -17,7 +17,7 @@ from PIL import Image
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.core.inputs.pictures import decode_image, eight_bits, fit, fitted_size
+from proofmap.core.inputs.pictures import decode_image, fit, fitted_size
 from proofmap.data import load_dataset
 from proofmap.data.photos import CropWarning, find_photos, load_images
 from proofmap.judging import evaluate, explain
@@ -140,31 +140,6 @@ def test_an_animation_shows_its_first_picture(tmp_path: Path) -> None:
 # ---- preparing ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [(4, 4), (4, 10), (10, 4), (7, 5)])
-@pytest.mark.parametrize("photo", [(12, 30), (30, 12), (20, 20), (3, 2)])
-@pytest.mark.parametrize("resize", [None, 12])
-def test_a_photo_is_cropped_around_its_middle_without_distortion(
-    size: tuple[int, int], photo: tuple[int, int], resize: int | None
-) -> None:
-    # colours tell the place: red grows with x, green with y, both over the longer side
-    height, width = photo
-    longest = max(photo)
-    y, x = np.mgrid[0.5:height, 0.5:width]
-    place = np.stack([x / longest, y / longest, 0 * x], axis=2)
-    image = Image.fromarray((place * 255).round().astype(np.uint8))
-    fitted = np.asarray(fit(image, size, resize, "bilinear")).astype(float) / 255
-    assert fitted.shape == (*size, 3)
-    red, green = fitted[:, :, 0], fitted[:, :, 1]
-    step = max(size[0] / height, size[1] / width) * (1 if resize is None else resize / min(size))
-    middle = (width / 2 / longest, height / 2 / longest)
-    tolerance = 1 / (step * longest) + 0.01  # one pixel of the result
-    assert (red.mean(), green.mean()) == pytest.approx(middle, abs=tolerance)
-    if min(photo) > 3:
-        across = (red[0, -1] - red[0, 0]) * step * longest / (size[1] - 1)
-        down = (green[-1, 0] - green[0, 0]) * step * longest / (size[0] - 1)
-        assert (across, down) == pytest.approx((1, 1), abs=0.25)  # one pixel to the right is one pixel's step
-
-
 def test_a_classifier_of_one_channel_gets_the_brightness(tmp_path: Path) -> None:
     pixels = noise(8, 8)
     (loaded,) = load_images(save(tmp_path, "a.png", pixels), classifier(8, channels=1))
@@ -279,11 +254,6 @@ def test_a_side_that_is_too_long_is_refused_unread(
         InputError, match=rf"hair has {size[0]} x {size[1]} pixels; at most 65,535 are read in width"
     ):
         decode_image(file.getvalue(), "hair")
-
-
-def test_sixteen_bits_are_rounded_to_eight_in_whole_numbers() -> None:
-    levels = np.arange(65_536, dtype=np.uint16)
-    np.testing.assert_array_equal(eight_bits(levels), np.rint(levels / 257.0))
 
 
 def test_a_hair_that_would_grow_to_gigabytes_is_refused(tmp_path: Path) -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 import proofmap as pm
@@ -16,7 +14,6 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.fills import make_fill
 from proofmap.fills.infill import Infill
-from proofmap.metrics import insertion
 from tests.lazily import Lazily
 from tests.sessions import bound
 from tests.toys import PICTURES, classifier_of, conv_classifier, pixels, values
@@ -67,28 +64,6 @@ def test_the_net_sees_gray_in_the_holes_and_paints_them() -> None:
     assert torch.equal(ready(x, streams.image_keys(x, 0, "fill")), torch.ones_like(x))  # nothing is shown
 
 
-def test_games_are_played_on_what_it_paints() -> None:
-    f, x = conv_classifier(), pixels(2, 8)
-    labels, maps = (
-        f.top(x, 1),
-        torch.rand(2, 1, *f.inputs.positions, generator=torch.Generator().manual_seed(0)),
-    )
-    net = Diffusion().eval()
-    curves = insertion(f, x, maps, labels, fill=Infill(net=net), points=4)
-    order = maps.flatten(2).argsort(dim=2, descending=True)[:, 0]
-    for place, count in enumerate(curves.counts.tolist()):
-        keep = torch.zeros(2, order.shape[1], dtype=torch.bool)
-        keep.scatter_(1, order[:, :count], True)
-        keep = keep.view(2, *f.inputs.positions)
-        with torch.no_grad():
-            painted = net(
-                torch.where(keep[:, None], x, f.inputs.per_channel(f.gray)), (~keep)[:, None].float()
-            )
-        shown = torch.where(keep[:, None], x, painted.clamp(0, 1))
-        expected = f.probabilities(shown).gather(1, labels)
-        torch.testing.assert_close(curves.probabilities[:, :, place], expected, rtol=1e-4, atol=1e-6)
-
-
 def test_the_users_net_stays_as_it_is_and_is_used_in_evaluation_mode() -> None:
     f, x, net = conv_classifier(), pixels(2, 8), Diffusion().train()
     keys = streams.image_keys(x, 0, "fill")
@@ -118,32 +93,6 @@ def test_a_file_names_the_net_and_its_code_is_recorded(tmp_path: Path) -> None:
         f, x, methods=["gradient"], metrics=[f"insertion:fill=infill({file}:dark)"], labels="top1"
     )
     assert "infill" in found.table()
-
-
-def test_opencv_paints_a_smooth_picture_nearly_as_it_was() -> None:
-    cv2 = pytest.importorskip("cv2", reason="OpenCV comes with the extra grad-cam")
-
-    def telea(images: Tensor, holes: Tensor) -> Tensor:
-        painted = [
-            cv2.inpaint(
-                (255 * image).round().byte().permute(1, 2, 0).numpy(),
-                hole[0].byte().numpy(),
-                3,
-                cv2.INPAINT_TELEA,
-            )
-            for image, hole in zip(images, holes, strict=True)
-        ]
-        return torch.from_numpy(np.stack(painted)).permute(0, 3, 1, 2) / 255
-
-    f = classifier_of(PICTURES)
-    size = f.inputs.positions
-    smooth = F.interpolate(torch.linspace(0.2, 0.8, 12).view(1, 3, 2, 2), size=size, mode="bilinear")
-    keep = torch.ones(1, *size, dtype=torch.bool)
-    keep[:, size[0] // 2, 1:-1] = False
-    found = bound(Infill(net=telea), f).behind(smooth, torch.zeros(1, dtype=torch.long), keep)
-    gray = f.inputs.per_channel(f.gray).expand_as(smooth)
-    hidden = (~keep)[:, None].expand_as(smooth)
-    assert (found - smooth)[hidden].abs().max() < 0.05 < (gray - smooth)[hidden].abs().max()
 
 
 @pytest.mark.parametrize(

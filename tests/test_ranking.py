@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from proofmap.core.errors import InputError
-from proofmap.core.ranking import Ties, as_maps, center_distance, in_float32, keep_top, rank
+from proofmap.core.ranking import Ties, as_maps, in_float32, keep_top, rank
 from proofmap.core.streams import key_of
 
 # few distinct values, so that ties are common
@@ -37,29 +37,12 @@ def ranks_by_a_plain_sort(row: list[float], tie_order: list[float]) -> list[int]
     return ranks
 
 
-def distance_to_the_middle(index: int, positions: list[int]) -> float:
-    total = 0.0
-    for length in reversed(positions):
-        index, place = divmod(index, length)
-        total += (place - (length - 1) / 2) ** 2
-    return total
-
-
 @given(maps=stacks())
 def test_ranks_are_those_of_a_plain_sort(maps: Tensor) -> None:
     ranks = rank(maps)
     rows = maps.flatten(1).tolist()
     assert ranks.dtype == torch.int32
     assert ranks.tolist() == [ranks_by_a_plain_sort(row, [0] * len(row)) for row in rows]
-
-
-@given(maps=stacks())
-def test_center_ties_go_to_the_position_nearest_to_the_middle(maps: Tensor) -> None:
-    positions = list(maps.shape[1:])
-    distance = [distance_to_the_middle(i, positions) for i in range(math.prod(positions))]
-    assert center_distance(positions, maps.device).flatten().tolist() == distance
-    expected = [ranks_by_a_plain_sort(row, distance) for row in maps.flatten(1).tolist()]
-    assert rank(maps, ties="center").tolist() == expected
 
 
 @given(maps=stacks(), seed=st.integers(0, 10))

@@ -89,20 +89,6 @@ def test_an_unknown_name_is_refused_with_what_was_probably_meant(monkeypatch: py
         things["[" * 100_000]
 
 
-def test_of_many_names_those_are_told_that_are_most_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    things = registry(monkeypatch)
-    for k in range(20):
-        things.register(type("Bowl", (), {"name": f"bowl-{k}"}))
-    things.register(type("CupAndSaucer", (), {"name": "cup-and-saucer"}))
-    with pytest.raises(InputError) as told:
-        things["CUP-AND-SPOON"]
-    names, more = str(told.value).split("Known are: ")[1].split(", and ")
-    assert {"cup-and-saucer", "cup"} < set(names.split(", ")) and names.split(", ") == sorted(
-        names.split(", ")
-    )
-    assert len(names.split(", ")) == 8 and more == "14 more; proofmap list things lists them"
-
-
 def test_an_optional_package_that_is_not_installed_names_the_extra() -> None:
     with pytest.raises(
         MissingExtra,

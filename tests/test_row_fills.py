@@ -13,7 +13,6 @@ from torch import Tensor
 import proofmap as pm
 from proofmap.core import streams
 from proofmap.core.inputs import Rows
-from proofmap.fills import Images
 from proofmap.fills.rows import ClassMedian, NearRows, typical_row
 from proofmap.results.score_tables import score_cells
 from tests.lazily import Lazily
@@ -96,20 +95,6 @@ def test_near_rows_are_those_of_a_plain_loop() -> None:
     assert torch.equal(
         fill.behind(x, keys, torch.zeros_like(keep)).nan_to_num(-1), fill(x, keys).nan_to_num(-1)
     ), "with nothing shown it is the draw from all rows"
-
-
-def test_a_conditional_draw_keeps_what_the_shown_column_says() -> None:
-    random = np.random.default_rng(0)
-    size = random.normal(0, 1, 200)
-    frame = pd.DataFrame({"length": size, "weight": 3 * size + random.normal(0, 0.01, 200)})
-    inputs = Rows.of(frame)
-    f = classifier(inputs, lambda frame: 1 / (1 + np.exp(-frame["length"].to_numpy())))
-    x = inputs.encode(frame)
-    keep = torch.tensor([[True, False]]).expand(200, 2)
-    keys = streams.image_keys(x, 0, "fill")
-    near = bound(NearRows(neighbours=3), f).behind(x, keys, keep)[:, 1]
-    marginal = bound(Images(), f).behind(x, keys, keep)[:, 1]
-    assert float((near - x[:, 1]).abs().mean()) < 0.3 < 2 < float((marginal - x[:, 1]).abs().mean())
 
 
 def test_the_typical_row_has_medians_modes_and_whole_one_hot_groups() -> None:

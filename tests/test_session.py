@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
-import pytest
 import torch
 from torch import Tensor
 
 import proofmap as pm
 from proofmap.fills import Images
-from proofmap.methods import Method, make_method
+from proofmap.methods import make_method
 from proofmap.methods.controls import Inverse, TopLabel
-from proofmap.metrics import Judged, Metric
+from proofmap.metrics import Judged
 from proofmap.session import Session
 from tests.toys import TEXT, classifier_of, conv_classifier, conv_net, normal, pixels, values
 
@@ -154,29 +152,6 @@ def test_a_watcher_is_called_by_its_own_call_alone() -> None:
 
 
 # ---- what a metric is given ---------------------------------------------------------------------------------------------
-
-
-class Careless(Metric):
-    """Its pairs write over the maps that its values read."""
-
-    name: ClassVar[str] = "careless"
-    higher_is_better: ClassVar[bool] = True
-    writes: bool = True
-
-    def pairs(self, judged: Judged) -> Tensor:
-        if self.writes:
-            judged.maps.zero_()
-        return judged.labels.float()
-
-    def values(self, judged: Judged) -> Tensor:
-        return judged.maps.flatten(1).abs().sum(dim=1)
-
-
-@pytest.mark.parametrize("writes", [True, False])
-def test_pairs_that_write_do_not_change_values(writes: bool) -> None:
-    method: Method = make_method("gradient")
-    judged = Judged(Session(f()), pixels(N, SIZE), LABELS, method(f(), pixels(N, SIZE), LABELS))
-    assert bool((Careless(writes=writes)(judged) > 0).all()) and bool((judged.maps != 0).any())
 
 
 def test_a_copy_reads_its_own_images_whatever_was_read_before() -> None:

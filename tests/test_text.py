@@ -268,23 +268,6 @@ def pipeline() -> Any:
     return make_pipeline(text.TfidfVectorizer(), LogisticRegression()).fit(TEXTS, truth)
 
 
-def test_a_scikit_learn_pipeline_is_explained(pipeline: Any) -> None:
-    longer = " ".join([*TEXTS, *TEXTS])
-    assert torch.equal(
-        pm.Classifier(pipeline).probabilities(Text().encode([longer])),  # it takes texts, and any length
-        pm.Classifier(pipeline, data=TEXTS).probabilities(Text.of(TEXTS).encode([longer])),
-    )
-    f = pm.Classifier(pipeline, data=TEXTS)
-    assert f.names == ("bad", "good") and not f.differentiable
-    proof = pm.explain(f, TEXTS[:2], labels="all")
-    assert proof.methods == ("belief-order",)
-    assert torch.allclose(
-        f.probabilities(f.inputs.encode(TEXTS)).double(),
-        torch.tensor(pipeline.predict_proba(TEXTS)),
-        atol=1e-6,
-    )
-
-
 def test_a_file_of_a_scikit_learn_pipeline_of_texts_is_explained(pipeline: Any, tmp_path: Path) -> None:
     import joblib
     from sklearn.linear_model import LogisticRegression

@@ -148,17 +148,6 @@ def test_a_tokenizer_without_a_mask_token() -> None:
 
 
 @pytest.mark.usefixtures("captum")
-def test_captum_explains_tokens_without_a_baseline() -> None:
-    f = toy_classifier()
-    found = pm.make_method("captum:InputXGradient")(f, f.inputs.encode(TEXTS), LABELS)
-    own = pm.make_method("gradient-x-input")(f, f.inputs.encode(TEXTS), LABELS)
-    assert found.shape == own.shape == (3, 3, 12)
-    assert bool(found[:, :, :4].any())
-    with pytest.raises(InputError, match="leave baselines out of captum's IntegratedGradients"):
-        pm.explain(f, TEXTS, labels="all", method="captum:IntegratedGradients(baselines=0)")
-
-
-@pytest.mark.usefixtures("captum")
 def test_captum_starts_at_the_text_with_every_word_hidden() -> None:
     f = toy_classifier()
     x = f.inputs.encode(TEXTS)
@@ -221,14 +210,6 @@ def by_hand_logits(net: ToyNet, numbers: list[int]) -> torch.Tensor:
     tokens = torch.cat([net.before, ToyReader().table[torch.tensor(numbers)], net.after])[None]
     with torch.no_grad():
         return net.logits(tokens, torch.ones(1, tokens.shape[1], dtype=torch.long))[0]
-
-
-def test_the_mean_embedding_hides_tokens() -> None:
-    f = toy_classifier()
-    x = f.inputs.encode(TEXTS)
-    hidden = bound(make_fill("mean-embedding"), f)(x, torch.zeros(3, dtype=torch.int64))
-    there = x[:, 0] != 0
-    assert torch.allclose(hidden[:, 10:].transpose(1, 2)[there], ToyReader().table.mean(dim=0), atol=1e-6)
 
 
 @pytest.mark.parametrize("method", ["attention-rollout", "chefer", "attention-lrp", "smooth-grad:samples=3"])

@@ -13,7 +13,6 @@ VARIANTS: dict[str, Inputs] = {
     "pictures": Pictures(size=(4, 5), mean=(0.5, 0.4, 0.3), std=(0.25, 0.2, 0.3)),
     "gray pictures": Pictures(size=(4, 5), mean=(0.5,), std=(0.25,)),
     "series": Series(length=12, mean=(1.0, -2.0), std=(3.0, 0.5)),
-    "sound": Series(length=64, rate=100.0, segments=4),
     "series with segments": Series(
         length=10, mean=(1.0, -2.0), std=(3.0, 0.5), names=("left", "right"), rate=100.0, segments=4
     ),

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Box, Inputs, Pictures, Rows, Series, inputs_of
-from tests.toys import normal, pixels
+from tests.toys import normal
 
 PICTURES = Pictures(size=(4, 5), mean=(0.5, 0.4, 0.3), std=(0.25, 0.2, 0.3))
 SERIES = Series(length=6, mean=(1.0, -2.0), std=(3.0, 0.5))
@@ -57,40 +57,6 @@ def some(inputs: Inputs, *lead: int, seed: int = 0) -> Tensor:
 
 
 # ---- shapes -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "inputs, positions, shape, count, channels",
-    [
-        (PICTURES, (4, 5), (3, 4, 5), 20, 3),
-        (Pictures(size=8, mean=(0.5,), std=(1,)), (8, 8), (1, 8, 8), 64, 1),  # type: ignore[arg-type]
-        (SERIES, (6,), (2, 6), 6, 2),
-        (ROWS, (7,), (7,), 7, 7),
-    ],
-    ids=str,
-)
-def test_positions_are_pixels_time_steps_and_columns(
-    inputs: Inputs, positions: tuple[int, ...], shape: tuple[int, ...], count: int, channels: int
-) -> None:
-    assert (inputs.positions, inputs.shape, inputs.count, inputs.channels) == (
-        positions,
-        shape,
-        count,
-        channels,
-    )
-
-
-@pytest.mark.parametrize("how", ["sum", "mean", "max"])
-@every_kind
-def test_channels_are_merged_into_one_number_per_position(inputs: Inputs, how: str) -> None:
-    x = normal(2, 3, *inputs.shape)
-    merged = inputs.merged_channels(x, how)
-    if inputs.channel_axis is None:
-        assert torch.equal(merged, x)
-        return
-    expected = getattr(np, how)(x.double().numpy(), axis=2)
-    assert merged.shape == (2, 3, *inputs.positions)
-    np.testing.assert_allclose(merged.numpy(), expected, rtol=1e-5, atol=1e-6)
 
 
 # ---- composites -------------------------------------------------------------------------------------------------
@@ -284,27 +250,6 @@ def test_items_that_are_no_series_are_refused(item: Any, told: str) -> None:
         SERIES.prepare(item)
 
 
-def test_a_picture_of_the_right_size_is_prepared_as_it_is() -> None:
-    bytes_ = (pixels(1, (4, 5))[0] * 255).round().byte()
-    item = Image.fromarray(bytes_.permute(1, 2, 0).numpy())
-    assert torch.equal((PICTURES.prepare(item) * 255).round().byte(), bytes_)
-
-
-def test_gray_pictures_become_three_equal_channels_and_colours_one_brightness() -> None:
-    gray = Image.fromarray((pixels(1, (4, 5), channels=1)[0, 0] * 255).round().byte().numpy())
-    prepared = PICTURES.prepare(gray)
-    assert torch.equal(prepared, (pixels(1, (4, 5), channels=1)[0]).expand(3, -1, -1))
-    one = Pictures(size=(4, 5), mean=(0.5,), std=(1.0,))
-    torch.testing.assert_close(one.prepare(gray), prepared[:1])
-    red = one.prepare(Image.new("RGB", (5, 4), (255, 0, 0)))
-    torch.testing.assert_close(red, torch.full((1, 4, 5), 0.299))
-
-
-def test_transparency_shows_the_neutral_gray() -> None:
-    clear = PICTURES.prepare(Image.new("RGBA", (5, 4), (255, 0, 0, 0)))
-    torch.testing.assert_close(clear, PICTURES.blank(1)[0])
-
-
 def test_nets_that_no_picture_fits_are_refused_before_reading() -> None:
     with pytest.raises(InputError, match="pictures have 1 or 3 channels, but the classifier takes 4"):
         Pictures(size=4, mean=(0,) * 4, std=(1,) * 4).check_readable()  # type: ignore[arg-type]
@@ -358,18 +303,6 @@ def test_a_box_that_is_cut_off_is_dropped_and_one_on_the_edge_is_clipped() -> No
     inputs = Pictures(size=10)  # type: ignore[arg-type]
     boxes: list[Box] = [(0, 0, 15, 10), (30, 2, 40, 8), (10, 2, 20, 8), (18, 0, 22, 10)]
     assert inputs.moved_boxes(boxes, picture) == ((0, 2, 5, 8), (3, 0, 7, 10))
-
-
-def test_the_margin_before_the_crop_moves_boxes_unless_the_picture_is_cut_already() -> None:
-    picture = Image.new("RGB", (20, 20))
-    inputs = Pictures(size=20, resize=40)  # type: ignore[arg-type]
-    assert inputs.moved_boxes([(5, 5, 10, 10)], picture) == ((0, 0, 10, 10),)
-    assert inputs.moved_boxes([(5, 5, 10, 10)], picture, cropped=True) == ((5, 5, 10, 10),)
-
-
-@pytest.mark.parametrize("inputs", [SERIES, ROWS], ids=["series", "rows"])
-def test_boxes_of_other_kinds_are_in_positions_already(inputs: Inputs) -> None:
-    assert inputs.moved_boxes([(1, 0, 4, 1)], some(inputs)) == ((1, 0, 4, 1),)
 
 
 # ---- pictures for people --------------------------------------------------------------------------------------------

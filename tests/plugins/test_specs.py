@@ -224,17 +224,6 @@ def test_every_file_of_a_spec_is_found(spec: Any, found: Any) -> None:
     assert with_files_in(spec, lambda file: f"/here/{file}") == found
 
 
-def test_what_is_no_text_has_no_files() -> None:
-    method = Random()
-    assert with_files_in(method, str) is method and with_files_in(bytes, str) is bytes
-
-
-def test_each_file_is_looked_for_by_its_own_name() -> None:
-    asked: list[str] = []
-    with_files_in("top-label:a/b.py:X:fill=c.py:Y,tv=0", lambda file: asked.append(file) or file)
-    assert asked == ["a/b.py", "c.py"]
-
-
 # ---- lists ----------------------------------------------------------------------------------------------------------
 
 
