@@ -361,9 +361,11 @@ class TrainedMasker(Method):
         header = read_header(path)
         self._check(header, classifier, path)
         scales, known = header.scales, dict(module_of(classifier, "a masker").named_modules())
-        if any(scale.layer not in known for scale in scales):
+        if any(scale.layer not in known for scale in scales):  # the same net in another module
+            scales = find_scales(classifier, most=self.net.most_scales)
+        if [(s.channels, s.size) for s in scales] != [(s.channels, s.size) for s in header.scales]:
             raise InputError(
-                f"{path} reads the layers {', '.join(s.layer for s in scales)}, which are not found in {classifier.name}"
+                f"{path} reads the layers {', '.join(s.layer for s in header.scales)}, which are not found in {classifier.name}"
             )
         with torch.random.fork_rng(devices=[]):  # first weights, which are replaced
             net = self.net.for_net(scales, classifier, header.width)
