@@ -21,7 +21,8 @@ from proofmap.core.progress import Progress
 from proofmap.core.version import source_version
 from proofmap.data.dataset import Dataset
 from proofmap.data.distractors import Distractors
-from proofmap.data.subjects import ImagesLike, Subjects, as_subjects
+from proofmap.data.given import ImagesLike
+from proofmap.data.subjects import Subjects, as_subjects
 from proofmap.data.truth import Truth
 from proofmap.fills import Fill
 from proofmap.loop import Row, join_rows, judge_blocks, widened

@@ -19,8 +19,8 @@ from proofmap.core.errors import InputError, MissingExtra
 from proofmap.core.files import digest_of
 from proofmap.core.inputs import Text
 from proofmap.data import load_blocks, load_dataset, rebuild_dataset, true_outputs
+from proofmap.data.given import as_dataset
 from proofmap.data.huggingface import HuggingFaceImages, hugging_face
-from proofmap.data.subjects import as_dataset
 from proofmap.data.texts import TextData
 from tests.data.made_up import bomb, jpeg, noise, save
 from tests.toys import conv_classifier

@@ -6,6 +6,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
+from pathlib import Path
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -15,15 +16,150 @@ from torch import Tensor
 from torch.utils import data as torch_data
 
 from proofmap.core.errors import InputError
-from proofmap.core.files import digest_of
-from proofmap.core.inputs import Inputs
+from proofmap.core.files import digest_of, distinct_names
+from proofmap.core.inputs import Box, Inputs, TextInputs
 from proofmap.core.labels import NO_LABEL
+from proofmap.core.text import counted
 from proofmap.data.arrays import checked_labels
-from proofmap.data.dataset import Dataset
+from proofmap.data.dataset import Dataset, match_labels
+from proofmap.data.huggingface import is_rows, texts_of_rows
+from proofmap.data.specs import open_data
+from proofmap.data.truth import Truth, label_rows
+
+InMemory = Tensor | np.ndarray | Image.Image | Sequence[Image.Image]
 
 
-def open_batches(given: Any, inputs: Inputs) -> Dataset:
-    """The dataset of a ``DataLoader``, of a dataset of ``torch.utils.data``, or of an iterable of batches."""
+ImagesLike = InMemory | Dataset | Iterable[Any]
+"""Everything that :func:`as_dataset` takes."""
+
+
+def is_in_memory(given: Any, inputs: Inputs) -> TypeGuard[InMemory]:
+    """Whether :func:`images_as_tensor` accepts the object: a tensor, an array, pictures of Pillow, or a data frame for rows."""
+    several = (
+        isinstance(given, Sequence) and len(given) > 0 and all(isinstance(x, Image.Image) for x in given)
+    )
+    return several or isinstance(given, (Tensor, np.ndarray, Image.Image)) or inputs.takes(given)
+
+
+def images_as_tensor(given: Any, inputs: Inputs) -> Tensor:
+    """Images in memory as a tensor ``(N, *shape)`` that the net takes. Pictures of Pillow are resized and cropped like files. Arrays may hold
+    bytes, have their channels last, or be a single input. A data frame is encoded by its columns.
+    """
+    if inputs.takes(given):
+        return inputs.encode(given)
+    if not is_in_memory(given, inputs):
+        return inputs.check(given)  # says what is wrong
+    if not isinstance(given, (Tensor, np.ndarray)):
+        pictures = [given] if isinstance(given, Image.Image) else given
+        return torch.stack([inputs.prepare(upright(picture)) for picture in pictures])
+    if isinstance(given, Tensor):
+        return given.clone() if given.is_inference() else given
+    if np.ma.is_masked(given):
+        raise InputError(
+            f"{inputs.noun} are a masked array with masked values; replace them, such as by given.filled(0)"
+        )
+    values = torch.from_numpy(np.ascontiguousarray(given, dtype=given.dtype.newbyteorder("=")))
+    if values.dtype == torch.uint8:
+        values = values.float() / 255
+    shape = inputs.shape
+    last = (*shape[1:], shape[0])
+    if len(shape) == 3 and tuple(values.shape[-3:]) == last and last != shape:
+        values = values.movedim(-1, -3)
+    return values[None] if values.ndim == len(shape) else values
+
+
+def upright(picture: Image.Image) -> Image.Image:
+    """The picture, turned as its EXIF orientation says. Pictures in files are turned in the same way; ``Image.open`` does not turn them."""
+    return ImageOps.exif_transpose(picture)
+
+
+# ---- datasets ---------------------------------------------------------------------------------------------------
+
+
+def as_dataset(
+    given: Any,
+    inputs: Inputs,
+    names: Sequence[str] | None = None,
+    truth: Truth | None = None,
+    *,
+    outputs: Sequence[str] = (),
+) -> Dataset:
+    """A dataset of the images in ``given``, which reach the net unchanged.
+
+    Images from a loader are read again whenever they are needed, so at most one batch of them is in memory.
+
+    Args:
+        given: one of
+
+            - a file, a folder, a dataset string, or a list of files;
+            - a dataset of Proofmap, or one of ``torch.utils.data``. Its ``classes``, as in torchvision's ``ImageFolder``, are matched with
+              ``outputs`` by name if they are in another order;
+            - for texts, a ``datasets.Dataset`` with a column ``text`` or one column of strings;
+            - a ``DataLoader``. Images are read from its dataset one by one, in the dataset's order, through its ``collate_fn``:
+              ``shuffle`` and ``drop_last`` have no effect;
+            - an iterable of batches, each a tensor or ``(images, labels)``. It must give the same batches each time it is iterated, and is read
+              once to count the images.
+        names: one per image; by default the names of the files or of the dataset, or ``image-0``, ``row-0``, ...
+        truth: the true labels of each image, by name or index, instead of those in the data. Labels in batches are indices
+            into the net's outputs; negative for unknown.
+        outputs: the names of the net's outputs, for ``truth`` by name.
+
+    >>> from proofmap.core.inputs import Rows
+    >>> batches = [(torch.rand(3, 2), torch.tensor([0, 1, 1])), (torch.rand(1, 2), torch.tensor([0]))]
+    >>> data = as_dataset(batches, Rows(columns=2, mean=(0, 0), std=(1, 1)))
+    >>> data, data.names[3], data.true_labels(1)
+    (_BatchData(rows, 4 rows, 0 labels), 'row-3', (1,))
+    """
+    found = given if isinstance(given, Dataset) else _opened(given, inputs)
+    if truth is None and isinstance(found, _BatchData) and outputs:
+        found.label_names = _names_of_labels(given, outputs)
+    if names is None and truth is None:
+        return found
+    if names is not None and len(names) != len(found):
+        raise InputError(f"{len(names)} names were given for {counted(len(found), inputs.singular)}")
+    rows = None if truth is None else label_rows(truth, outputs, len(found), inputs.singular, of=given)
+    return _Renamed(found, names, rows)
+
+
+class _Renamed(Dataset):
+    """A dataset under other names or with other labels."""
+
+    def __init__(
+        self, data: Dataset, names: Sequence[str] | None, labels: Sequence[tuple[int, ...]] | None
+    ) -> None:
+        self._data, self.labels, self._is_labelled = data, labels, labels is not None
+        for same in ("kind", "title", "cropped", "sequential"):
+            setattr(self, same, getattr(data, same))
+        self.names = data.names if names is None else distinct_names(list(map(str, names)))
+        self.label_names = () if self._is_labelled else data.label_names
+
+    def read(self, i: int) -> Any:
+        return self._data.read(i)
+
+    def digest(self, i: int) -> str:
+        return self._data.digest(i)
+
+    def stamp(self, i: int) -> str:
+        return self._data.stamp(i)
+
+    def _labels_of(self, i: int) -> tuple[int, ...]:
+        return super()._labels_of(i) if self._is_labelled else self._data.true_labels(i)
+
+    def objects(self, i: int) -> Mapping[int, Sequence[Box]]:
+        return {} if self._is_labelled else self._data.objects(i)
+
+
+# ---- batches ----
+
+
+def _opened(given: Any, inputs: Inputs) -> Dataset:
+    """The dataset of a path, a dataset string or a list of paths; for a net of texts, of rows of Hugging Face; of a ``DataLoader``, of a dataset
+    of ``torch.utils.data``, or of an iterable of batches."""
+    several = isinstance(given, (list, tuple)) and len(given) > 0
+    if isinstance(given, (str, Path)) or (several and all(isinstance(one, (str, Path)) for one in given)):
+        return open_data(given)
+    if isinstance(inputs, TextInputs) and is_rows(given):
+        return texts_of_rows(given)
     if isinstance(given, torch_data.Dataset) and not isinstance(given, torch_data.IterableDataset):
         given = torch_data.DataLoader(given, collate_fn=itemgetter(0))  # samples as they are
     if (
@@ -32,19 +168,19 @@ def open_batches(given: Any, inputs: Inputs) -> Dataset:
         and not isinstance(given.dataset, torch_data.IterableDataset)
     ):
         samples = _Samples(given)
-        return BatchData(samples, inputs, names=[f"{inputs.singular}-{key}" for key in samples.keys])
+        return _BatchData(samples, inputs, names=[f"{inputs.singular}-{key}" for key in samples.keys])
     if isinstance(given, Iterator):
         raise InputError(
             f"{inputs.noun} are a {type(given).__name__}, which can be read only once, but they are read several times; "
             "give a list of batches, a DataLoader, or an object whose __iter__ starts again"
         )
     if isinstance(given, Iterable) and not isinstance(given, (Mapping, bytes)):
-        return BatchData(given, inputs)
+        return _BatchData(given, inputs)
     inputs.check(given)  # raises an error that says what is expected
     raise AssertionError(type(given))
 
 
-class BatchData(Dataset):
+class _BatchData(Dataset):
     """Inputs in batches. One batch is in memory at a time.
 
     An item that is read again must have the same values as before, so that all methods are judged on the same images.
@@ -167,49 +303,6 @@ class _Samples(Sequence[Any]):
         return self._collate([self._dataset[self.keys[k]]])
 
 
-InMemory = Tensor | np.ndarray | Image.Image | Sequence[Image.Image]
-
-
-def is_in_memory(given: Any, inputs: Inputs) -> TypeGuard[InMemory]:
-    """Whether :func:`images_as_tensor` accepts the object: a tensor, an array, pictures of Pillow, or a data frame for rows."""
-    several = (
-        isinstance(given, Sequence) and len(given) > 0 and all(isinstance(x, Image.Image) for x in given)
-    )
-    return several or isinstance(given, (Tensor, np.ndarray, Image.Image)) or inputs.takes(given)
-
-
-def images_as_tensor(given: Any, inputs: Inputs) -> Tensor:
-    """Images in memory as a tensor ``(N, *shape)`` that the net takes. Pictures of Pillow are resized and cropped like files. Arrays may hold
-    bytes, have their channels last, or be a single input. A data frame is encoded by its columns.
-    """
-    if inputs.takes(given):
-        return inputs.encode(given)
-    if not is_in_memory(given, inputs):
-        return inputs.check(given)  # says what is wrong
-    if not isinstance(given, (Tensor, np.ndarray)):
-        pictures = [given] if isinstance(given, Image.Image) else given
-        return torch.stack([inputs.prepare(upright(picture)) for picture in pictures])
-    if isinstance(given, Tensor):
-        return given.clone() if given.is_inference() else given
-    if np.ma.is_masked(given):
-        raise InputError(
-            f"{inputs.noun} are a masked array with masked values; replace them, such as by given.filled(0)"
-        )
-    values = torch.from_numpy(np.ascontiguousarray(given, dtype=given.dtype.newbyteorder("=")))
-    if values.dtype == torch.uint8:
-        values = values.float() / 255
-    shape = inputs.shape
-    last = (*shape[1:], shape[0])
-    if len(shape) == 3 and tuple(values.shape[-3:]) == last and last != shape:
-        values = values.movedim(-1, -3)
-    return values[None] if values.ndim == len(shape) else values
-
-
-def upright(picture: Image.Image) -> Image.Image:
-    """The picture, turned as its EXIF orientation says. Pictures in files are turned in the same way; ``Image.open`` does not turn them."""
-    return ImageOps.exif_transpose(picture)
-
-
 def _unpack(batch: Any, inputs: Inputs) -> tuple[list[Any], list[int]]:
     """The items of a batch, each a picture of Pillow or a tensor of shape ``shape``, and the label of each item; -1 for unknown."""
     if isinstance(batch, Mapping):
@@ -245,3 +338,28 @@ def _digest(item: Image.Image | Tensor) -> str:
     if isinstance(item, Image.Image):
         return digest_of(f"{item.mode} {item.size}", item.tobytes())
     return digest_of(f"{tuple(item.shape)}", item.numpy().tobytes())
+
+
+def _names_of_labels(given: Any, outputs: Sequence[str]) -> tuple[str, ...]:
+    """The names of the labels of a torch dataset or loader, such as the ``classes`` of torchvision's ``ImageFolder``, if its labels must be
+    matched with the net's outputs by name.
+
+    Empty if the labels are output indices already. This is so if the dataset has no names, if it changes its labels itself, or if there are
+    as many names as outputs and no name contradicts the name of its output.
+    """
+    data = given.dataset if isinstance(given, torch_data.DataLoader) else given
+    while isinstance(data, torch_data.Subset):
+        data = data.dataset
+    classes = getattr(data, "classes", None)
+    if not isinstance(classes, (list, tuple)) or getattr(data, "target_transform", None) is not None:
+        return ()
+    names = tuple(", ".join(name) if isinstance(name, tuple) else str(name) for name in classes)
+    places = match_labels(names, outputs)
+    if len(names) == len(outputs) and all(at in (None, own) for own, at in enumerate(places)):
+        return ()
+    if None in places:
+        raise InputError(
+            f"the labels of the dataset are indices into its classes, but class {names[places.index(None)]!r} is not an output of the net "
+            f"({', '.join(map(repr, outputs[:5]))}, ...), which has {len(outputs)}; pass truth=, or name classes and outputs alike"
+        )
+    return names

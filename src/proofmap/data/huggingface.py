@@ -10,7 +10,6 @@ from PIL import Image
 
 from proofmap.core.errors import InputError, require
 from proofmap.core.files import digest_of
-from proofmap.core.inputs import Inputs, TextInputs
 from proofmap.core.inputs.pictures import decode_image
 from proofmap.data.dataset import Dataset, reader
 from proofmap.data.tables import check_columns
@@ -156,16 +155,11 @@ def _column(rows: Any, kind: type, wanted: str | None, title: str) -> str | None
 # ---- texts ------------------------------------------------------------------------------------------------------
 
 
-def _is_rows(given: object) -> bool:
+def is_rows(given: object) -> bool:
     """Whether an object is a ``datasets.Dataset`` of Hugging Face, a dictionary of its splits, or an object with the same interface."""
     if isinstance(given, Mapping):
-        return bool(given) and all(_is_rows(part) for part in given.values())
+        return bool(given) and all(is_rows(part) for part in given.values())
     return hasattr(given, "column_names") and hasattr(given, "features") and hasattr(given, "__getitem__")
-
-
-def open_texts(given: Any, inputs: Inputs) -> TextData | None:
-    """The texts of a ``datasets.Dataset``, for a net of texts; None if something else is given."""
-    return texts_of_rows(given) if isinstance(inputs, TextInputs) and _is_rows(given) else None
 
 
 def _one_split(rows: Any, title: str = "the dataset") -> Any:

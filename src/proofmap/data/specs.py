@@ -21,11 +21,9 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names
-from proofmap.core.inputs import Inputs
 from proofmap.core.inputs.frames import PARQUET
 from proofmap.core.inputs.pictures import SUFFIXES
 from proofmap.core.text import did_you_mean
@@ -200,14 +198,6 @@ def open_data(data: str | Path | Sequence[str | Path]) -> Dataset:
             Path(first).suffix.lower() in SUFFIXES and not is_dataset(first)
         )
     return photographs(places) if len(places) > 1 or is_photo else load_dataset(first)
-
-
-def open_paths(given: Any, inputs: Inputs) -> Dataset | None:
-    """The dataset of a path, a dataset string, or a list of paths; None if something else is given."""
-    several = isinstance(given, (list, tuple)) and len(given) > 0
-    if isinstance(given, (str, Path)) or (several and all(isinstance(item, (str, Path)) for item in given)):
-        return open_data(given)
-    return None
 
 
 def _parse(spec: str) -> tuple[str, str, dict[str, str]]:

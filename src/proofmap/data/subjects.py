@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,19 +12,14 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names
-from proofmap.core.inputs import Box, Inputs
+from proofmap.core.inputs import Box
 from proofmap.core.labels import NO_LABEL, LabelRule, label_index, truth_table
 from proofmap.core.tensors import names_of_files, private_copy
 from proofmap.core.text import counted
 from proofmap.data.dataset import Dataset, true_outputs
-from proofmap.data.given import BatchData, InMemory, images_as_tensor, is_in_memory, open_batches
-from proofmap.data.huggingface import open_texts
+from proofmap.data.given import ImagesLike, as_dataset, images_as_tensor, is_in_memory
 from proofmap.data.loader import load_blocks
-from proofmap.data.specs import open_paths
-from proofmap.data.truth import Truth, label_rows, names_of_labels
-
-ImagesLike = InMemory | Dataset | Iterable[Any]
-"""Everything that :func:`as_dataset` takes."""
+from proofmap.data.truth import Truth, label_rows
 
 
 @dataclass(frozen=True)
@@ -172,84 +167,3 @@ def _checked(
         names,
         f.gather(1, labels.clamp_min(0)).masked_fill(labels == NO_LABEL, torch.nan),
     )
-
-
-# ---- datasets ---------------------------------------------------------------------------------------------------
-
-
-_OPENERS = (open_paths, open_texts, open_batches)
-"""Each opens one kind of source, and returns None if it is given another kind. The first that opens it counts."""
-
-
-def as_dataset(
-    given: Any,
-    inputs: Inputs,
-    names: Sequence[str] | None = None,
-    truth: Truth | None = None,
-    *,
-    outputs: Sequence[str] = (),
-) -> Dataset:
-    """A dataset of the images in ``given``, which reach the net unchanged.
-
-    Images from a loader are read again whenever they are needed, so at most one batch of them is in memory.
-
-    Args:
-        given: one of
-
-            - a file, a folder, a dataset string, or a list of files;
-            - a dataset of Proofmap, or one of ``torch.utils.data``. Its ``classes``, as in torchvision's ``ImageFolder``, are matched with
-              ``outputs`` by name if they are in another order;
-            - for texts, a ``datasets.Dataset`` with a column ``text`` or one column of strings;
-            - a ``DataLoader``. Images are read from its dataset one by one, in the dataset's order, through its ``collate_fn``:
-              ``shuffle`` and ``drop_last`` have no effect;
-            - an iterable of batches, each a tensor or ``(images, labels)``. It must give the same batches each time it is iterated, and is read
-              once to count the images.
-        names: one per image; by default the names of the files or of the dataset, or ``image-0``, ``row-0``, ...
-        truth: the true labels of each image, by name or index, instead of those in the data. Labels in batches are indices
-            into the net's outputs; negative for unknown.
-        outputs: the names of the net's outputs, for ``truth`` by name.
-
-    >>> from proofmap.core.inputs import Rows
-    >>> batches = [(torch.rand(3, 2), torch.tensor([0, 1, 1])), (torch.rand(1, 2), torch.tensor([0]))]
-    >>> data = as_dataset(batches, Rows(columns=2, mean=(0, 0), std=(1, 1)))
-    >>> data, data.names[3], data.true_labels(1)
-    (BatchData(rows, 4 rows, 0 labels), 'row-3', (1,))
-    """
-    opened = (opens(given, inputs) for opens in _OPENERS)
-    found = given if isinstance(given, Dataset) else next(data for data in opened if data is not None)
-    if truth is None and isinstance(found, BatchData) and outputs:
-        found.label_names = names_of_labels(given, outputs)
-    if names is None and truth is None:
-        return found
-    if names is not None and len(names) != len(found):
-        raise InputError(f"{len(names)} names were given for {counted(len(found), inputs.singular)}")
-    rows = None if truth is None else label_rows(truth, outputs, len(found), inputs.singular, of=given)
-    return _Renamed(found, names, rows)
-
-
-class _Renamed(Dataset):
-    """A dataset under other names or with other labels."""
-
-    def __init__(
-        self, data: Dataset, names: Sequence[str] | None, labels: Sequence[tuple[int, ...]] | None
-    ) -> None:
-        self._data, self.labels, self._is_labelled = data, labels, labels is not None
-        for same in ("kind", "title", "cropped", "sequential"):
-            setattr(self, same, getattr(data, same))
-        self.names = data.names if names is None else distinct_names(list(map(str, names)))
-        self.label_names = () if self._is_labelled else data.label_names
-
-    def read(self, i: int) -> Any:
-        return self._data.read(i)
-
-    def digest(self, i: int) -> str:
-        return self._data.digest(i)
-
-    def stamp(self, i: int) -> str:
-        return self._data.stamp(i)
-
-    def _labels_of(self, i: int) -> tuple[int, ...]:
-        return super()._labels_of(i) if self._is_labelled else self._data.true_labels(i)
-
-    def objects(self, i: int) -> Mapping[int, Sequence[Box]]:
-        return {} if self._is_labelled else self._data.objects(i)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from torch import Tensor
-from torch.utils import data as torch_data
 
 from proofmap.core.errors import InputError
 from proofmap.core.inputs.frames import library_of
@@ -88,31 +87,6 @@ def _as_list(entry: object) -> Sequence[Any]:
     listed = hasattr(entry, "tolist") and entry.tolist()
     entry = listed if isinstance(listed, list) else entry
     return entry if isinstance(entry, (list, tuple)) else [entry]
-
-
-def names_of_labels(given: Any, outputs: Sequence[str]) -> tuple[str, ...]:
-    """The names of the labels of a torch dataset or loader, such as the ``classes`` of torchvision's ``ImageFolder``, if its labels must be
-    matched with the net's outputs by name.
-
-    Empty if the labels are output indices already. This is so if the dataset has no names, if it changes its labels itself, or if there are
-    as many names as outputs and no name contradicts the name of its output.
-    """
-    data = given.dataset if isinstance(given, torch_data.DataLoader) else given
-    while isinstance(data, torch_data.Subset):
-        data = data.dataset
-    classes = getattr(data, "classes", None)
-    if not isinstance(classes, (list, tuple)) or getattr(data, "target_transform", None) is not None:
-        return ()
-    names = tuple(", ".join(name) if isinstance(name, tuple) else str(name) for name in classes)
-    places = match_labels(names, outputs)
-    if len(names) == len(outputs) and all(at in (None, own) for own, at in enumerate(places)):
-        return ()
-    if None in places:
-        raise InputError(
-            f"the labels of the dataset are indices into its classes, but class {names[places.index(None)]!r} is not an output of the net "
-            f"({', '.join(map(repr, outputs[:5]))}, ...), which has {len(outputs)}; pass truth=, or name classes and outputs alike"
-        )
-    return names
 
 
 def _check_order(truth: Any, given: Any) -> None:
