@@ -428,8 +428,6 @@ def frozen_kinds(kind: str) -> list[type[nn.Module]]:
         ("batch-norm after an addition", {nn.BatchNorm2d, nn.Conv2d}, {Affine, FrozenConv2d}),
         ("a convolution used twice", {nn.BatchNorm2d, nn.Conv2d}, {Affine, FrozenConv2d}),
         ("a batch-norm used twice", {nn.BatchNorm2d, nn.Conv2d}, {Affine, FrozenConv2d}),
-        ("padding as a module", {nn.ZeroPad2d, nn.Conv2d}, {FrozenConv2d}),
-        ("padding as a module called by keyword", {nn.ZeroPad2d, nn.Conv2d}, {FrozenConv2d}),
         ("functions called by keyword", {nn.Conv2d}, {FrozenConv2d}),
         ("dilation", set(), {nn.Conv2d, FrozenConv2d}),
         (

@@ -70,7 +70,7 @@ def plain_logits(net: nn.Module, images: Tensor) -> Tensor:
 def test_every_label_has_a_sigmoid_of_its_own(images: Tensor) -> None:
     f, z = classifier(names=NAMES), plain_logits(conv_net(3), images)
     torch.testing.assert_close(f.probabilities(images), 1 / (1 + (-z).exp()))
-    torch.testing.assert_close(f.log_probabilities(images), -(1 + (-z).exp()).log())
+    torch.testing.assert_close(f.log_f(f.logits(images)), -(1 + (-z).exp()).log())
     torch.testing.assert_close(f.frozen().probabilities(images), 1 / (1 + (-z).exp()))
     assert (f.probabilities(images).sum(dim=1) - 1).abs().min() > 0.01
 

@@ -407,10 +407,8 @@ def test_a_copy_in_another_process_reads_the_same() -> None:
         dataset.settings()
 
 
-def test_arrays_of_another_byte_order_are_converted_and_masked_values_are_refused() -> None:
+def test_arrays_of_another_byte_order_are_converted() -> None:
     values = np.arange(6, dtype=">f4").reshape(2, 3) / 8
     rows = Rows(columns=3, mean=(0.0,) * 3, std=(1.0,) * 3)
     net = pm.Classifier(torch.nn.Linear(3, 2), inputs=rows)
     assert border(values, classifier=net)[0][1].tolist() == [0.375, 0.5, 0.625]
-    with pytest.raises(InputError, match=r"masked values; replace them, such as by given\.filled"):
-        border(np.ma.masked_greater(values, 0.5), classifier=net)

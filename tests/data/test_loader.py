@@ -93,7 +93,7 @@ def test_images_are_prepared_as_by_load_images(tmp_path: Path) -> None:
         classifier(7, channels=1),
     ):
         (block,) = load_blocks(image_folder(tmp_path), f)
-        assert block.images.shape == (6, f.channels, *f.size)
+        assert block.images.shape == (6, f.inputs.channels, *f.size)
         torch.testing.assert_close(block.images, load_images(tmp_path, f), rtol=0, atol=1e-6)
 
 

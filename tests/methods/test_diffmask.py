@@ -72,7 +72,7 @@ def test_the_patch_is_found_and_belief_is_kept_within_the_margin() -> None:
     inside, outside = in_and_out(maps)
     assert inside > 0.7 and outside < 0.05
     kept = f.inputs.composite((maps[:, 0] > 0.5).float(), image, f.blank(1))
-    q, believed = f.log_probabilities(kept)[:, 0], f.probabilities(image)[:, 0]
+    q, believed = f.log_f(f.logits(kept))[:, 0], f.probabilities(image)[:, 0]
     assert divergence(believed, q).item() < 0.05
 
 

@@ -268,7 +268,7 @@ ODD = {
 @pytest.mark.parametrize("odd", ODD)
 def test_unusual_nets_get_maskers_too(odd: str, kind: str, tmp_path: Path) -> None:
     f = ODD[odd]()
-    x = pixels(4, f.size, channels=f.channels)
+    x = pixels(4, f.size, channels=f.inputs.channels)
     out = train_masker(kind, f, x, steps=2, batch=2, width=4, out=tmp_path / "m.safetensors")
     maps = make_method(METHODS[kind].format(out))(f, x, f.top(x, 2))
     assert bool(maps.isfinite().all()) and bool((maps.flatten(2).std(dim=2) > 0).all())

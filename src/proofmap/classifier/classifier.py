@@ -130,10 +130,6 @@ class Classifier:
     # ---- what the net is ------------------------------------------------------------------------------------
 
     @property
-    def channels(self) -> int:
-        return self.inputs.channels
-
-    @property
     def mean(self) -> tuple[float, ...]:
         return self.inputs.mean
 
@@ -321,13 +317,9 @@ class Classifier:
         out = torch.cat(rows) if rows else torch.zeros(0, len(self.names), device=self.device)
         return check_rows(out, len(images), self.inputs.singular, finite=True)
 
-    def log_probabilities(self, images: Tensor) -> Tensor:
-        """The log-probabilities log f(x, a), ``(N, A)``."""
-        return self.log_f(self.logits(images))
-
     def probabilities(self, images: Tensor) -> Tensor:
         """The probabilities f(x, a), ``(N, A)``; zero outside a renormalised label set."""
-        return self.log_probabilities(images).exp()
+        return self.log_f(self.logits(images)).exp()
 
     def top(self, images: Tensor, k: int = 5) -> Tensor:
         """The ``k`` most probable labels of the label set, ``(N, k)``, best first."""

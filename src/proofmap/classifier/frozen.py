@@ -325,11 +325,6 @@ class _PadAmounts(fx.Interpreter):
             if zero and len(given["pad"]) == 4 and min(given["pad"]) >= 0:
                 left, right, top, bottom = (int(p) for p in given["pad"])
                 self.amounts[node] = (left, right, top, bottom)
-        elif node.op == "call_module":
-            module = self.fetch_attr(str(node.target))
-            if type(module) is nn.ZeroPad2d:
-                left, right, top, bottom = module.padding
-                self.amounts[node] = (left, right, top, bottom)
         return super().run_node(node)
 
 

@@ -99,10 +99,9 @@ class ProbabilityModel:
             )
         return values.clip(0, 1).astype(np.float32)
 
-    def content(self) -> list[object]:
-        """What identifies the model: a function itself; of other models the class and, if they are of scikit-learn, what was fitted."""
-        is_function = not is_probability_model(self.model)
-        return [self.model] if is_function else [type(self.model), _fitted(self.model)]
+    def content(self) -> object:
+        """What identifies the model beside its probabilities: a function itself, the class of other models."""
+        return type(self.model) if is_probability_model(self.model) else self.model
 
     def __getstate__(self) -> dict[str, object]:
         return {"model": self.model, "inputs": self.inputs, "declared": self.declared}
@@ -258,40 +257,7 @@ def takes_texts(model: Any) -> bool:
 
 def is_probability_model(net: object) -> bool:
     """Whether an object is a model, but neither a torch net nor a function."""
-    if isinstance(net, nn.Module):
-        return False
-    known = isinstance(net, OnnxModel) or _is_session(net) or _is_booster(net) or _is_keras(net)
-    return known or hasattr(net, "predict_proba")
-
-
-def _fitted(value: Any) -> Any:
-    """The public attributes of an estimator of scikit-learn, also of the estimators inside it, as plain data. Of other objects only the
-    class's name."""
-    if hasattr(value, "get_params") and not isinstance(value, type):
-        value = {key: each for key, each in sorted(vars(value).items()) if not key.startswith("_")}
-    if isinstance(value, np.ndarray) and value.dtype.hasobject:
-        value = value.tolist()
-    if isinstance(value, dict):
-        return {key: _fitted(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_fitted(each) for each in value]
-    plain = isinstance(value, (type(None), bool, int, float, str, np.ndarray, np.generic))
-    return value if plain else type(value).__name__
-
-
-def _is_session(net: object) -> bool:
-    kind = type(net)
-    return kind.__name__ == "InferenceSession" and kind.__module__.partition(".")[0] == "onnxruntime"
-
-
-def _is_booster(net: object) -> bool:
-    kind = type(net)
-    return kind.__name__ == "Booster" and kind.__module__.partition(".")[0] in ("xgboost", "lightgbm")
-
-
-def _is_keras(net: object) -> bool:
-    homes = {kind.__module__.partition(".")[0] for kind in type(net).__mro__}
-    return bool(homes & {*_KERAS}) and hasattr(net, "predict")
+    return _own_call_of(net) is not None
 
 
 def _name_of(model: object) -> str:
@@ -303,16 +269,25 @@ def _name_of(model: object) -> str:
 
 
 def _call_of(model: Any) -> Callable[[Any], Any]:
-    """The function of ``model`` that returns the probabilities."""
+    """The function of ``model`` that returns the probabilities; of a function, itself."""
+    return _own_call_of(model) or model
+
+
+def _own_call_of(model: Any) -> Callable[[Any], Any] | None:
+    """The function of a model of another library that returns the probabilities; None for a torch net or a function."""
+    if isinstance(model, nn.Module):
+        return None
     if hasattr(model, "predict_proba"):
         return model.predict_proba  # type: ignore[no-any-return]
     if isinstance(model, OnnxModel):
         return model
-    if _is_session(model):
+    homes = {kind.__module__.partition(".")[0] for kind in type(model).__mro__}
+    kind = type(model).__name__
+    if kind == "InferenceSession" and "onnxruntime" in homes:
         return OnnxModel(model)
-    if _is_booster(model):
-        if type(model).__module__.startswith("lightgbm"):
-            return model.predict  # type: ignore[no-any-return]
+    if kind == "Booster" and "lightgbm" in homes:
+        return model.predict  # type: ignore[no-any-return]
+    if kind == "Booster" and "xgboost" in homes:
 
         def predict(table: Any) -> Any:
             import xgboost
@@ -320,6 +295,6 @@ def _call_of(model: Any) -> Callable[[Any], Any]:
             return model.predict(xgboost.DMatrix(table, enable_categorical=True))
 
         return predict
-    if _is_keras(model):
+    if homes & {*_KERAS} and hasattr(model, "predict"):
         return lambda table: model.predict(table, verbose=0)
-    return model  # type: ignore[no-any-return]
+    return None

@@ -54,10 +54,6 @@ def images_as_tensor(given: Any, inputs: Inputs) -> Tensor:
         return torch.stack([inputs.prepare(upright(picture)) for picture in pictures])
     if isinstance(given, Tensor):
         return given.clone() if given.is_inference() else given
-    if np.ma.is_masked(given):
-        raise InputError(
-            f"{inputs.noun} are a masked array with masked values; replace them, such as by given.filled(0)"
-        )
     values = torch.from_numpy(np.ascontiguousarray(given, dtype=given.dtype.newbyteorder("=")))
     if values.dtype == torch.uint8:
         values = values.float() / 255

@@ -120,19 +120,20 @@ def load_images(paths: str | Path | Sequence[str | Path], classifier: Classifier
     :class:`proofmap.core.tensors.NamedImages`.
     """
     given = [paths] if isinstance(paths, (str, Path)) else list(paths)
-    if not isinstance(classifier.inputs, Pictures):
-        raise InputError(f"photos are pictures, but the classifier takes {classifier.inputs.noun}")
-    if classifier.channels not in (1, 3):
-        raise InputError(f"photos have 1 or 3 channels, but the classifier takes {classifier.channels}")
+    inputs = classifier.inputs
+    if not isinstance(inputs, Pictures) or inputs.channels not in (1, 3):
+        raise InputError(
+            f"photos are pictures of 1 or 3 channels, but the classifier takes {inputs.noun} of {inputs.channels}"
+        )
     photos = []
     paths = find_photos(given)
     for path in paths:
         photo = decode_image(path)
         try:
-            photos.append(classifier.inputs.prepare(photo))
+            photos.append(inputs.prepare(photo))
         except InputError as error:
             raise InputError(f"{printable(str(path))}: {error}") from None
-        warn_of_crop(path.name, photo, classifier.inputs)
+        warn_of_crop(path.name, photo, inputs)
     images = torch.stack(photos).to(classifier.device)
     return NamedImages.of(images, [printable(path.stem) for path in paths])
 

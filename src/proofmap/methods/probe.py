@@ -377,7 +377,7 @@ def probed(classifier: Classifier, what: str) -> Iterator[Probe]:
 @contextmanager
 def _watched(classifier: Classifier, what: str) -> Iterator[Probe]:
     net, (height, width) = module_of(classifier, what), classifier.size
-    shape = (_IMAGES, classifier.channels, height, width)
+    shape = (_IMAGES, classifier.inputs.channels, height, width)
     noise = uniform(torch.tensor(key_of("probe")), math.prod(shape)).view(shape)
     probe = Probe(noise.to(classifier.device).requires_grad_(True), (height, width))
     running: list[str] = []

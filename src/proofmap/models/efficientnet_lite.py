@@ -191,11 +191,7 @@ def classifier_arguments(variant: LiteVariant) -> dict[str, Any]:
 
 def packaged_weights(variant: LiteVariant) -> dict[str, Tensor]:
     """The weights of the installed package, after checking the file's digest."""
-    return rename_keys(load_state(packaged_file(variant), sha256=variant.sha256))
-
-
-def _read(file: Path) -> dict[str, Tensor]:
-    return rename_keys(load_state(file))
+    return _read(packaged_file(variant), sha256=variant.sha256)
 
 
 def packaged_file(variant: LiteVariant) -> Path:
@@ -224,16 +220,17 @@ _TOP = {
 _NORM_UNIT = ("expand", "depthwise", "project")  # whose batch-norm _bn0, _bn1, _bn2 is
 
 
-def rename_keys(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The weights with the packaged file's keys renamed to those of :class:`EfficientNetLite`.
+def _read(file: Path, sha256: str | None = None) -> dict[str, Tensor]:
+    """The weights of a file, also of the package's, under the names of :class:`EfficientNetLite`."""
+    return {renamed_key(key): value for key, value in load_state(file, sha256=sha256).items()}
 
-    >>> list(rename_keys({"_bn0.weight": Tensor(), "_blocks.3._bn2.bias": Tensor(), "fc.bias": Tensor()}))
+
+def renamed_key(key: str) -> str:
+    """The name in :class:`EfficientNetLite` of a weight of the package's file.
+
+    >>> [renamed_key(key) for key in ("_bn0.weight", "_blocks.3._bn2.bias", "fc.bias")]
     ['stem.bn.weight', 'blocks.3.project.bn.bias', 'fc.bias']
     """
-    return {_renamed_key(key): value for key, value in state.items()}
-
-
-def _renamed_key(key: str) -> str:
     if match := _BLOCK.fullmatch(key):
         return f"blocks.{match[1]}.{match[2]}.conv.{match[3]}"
     if match := _BLOCK_NORM.fullmatch(key):

@@ -280,5 +280,5 @@ def _baselines(name: str, given: object, classifier: Classifier) -> Tensor | str
     if given == _GRAY:
         return classifier.blank(rows)
     values = torch.as_tensor(given, dtype=torch.float32, device=classifier.device).reshape(-1)
-    colours = classifier.inputs.per_channel(values.expand(classifier.channels))
+    colours = classifier.inputs.per_channel(values.expand(classifier.inputs.channels))
     return colours.expand(rows, *classifier.inputs.shape)
