@@ -158,20 +158,8 @@ def test_a_bar_in_per_cent_is_refused(
     assert "80.0 is not in the range 0<=x<=1" in capsys.readouterr().err
 
 
-class Fitted:
-    def predict_proba(self, rows: object) -> object: ...
-
-
-@pytest.mark.parametrize(
-    "given, told",
-    [
-        (Fitted(), r"not Fitted; write pm.Classifier\(model, data=rows\)"),
-        (nn.Linear(2, 2), r"not Linear; write pm.Classifier\(net, size=224"),
-        ("resnet18", r"not str; write pm.load_classifier\('resnet18'\)"),
-        (len, r"write pm.Classifier\(model, ...\)"),
-    ],
-)
-def test_a_model_that_is_no_classifier_is_answered_with_what_to_write(given: Any, told: str) -> None:
+def test_the_name_of_a_model_is_answered_with_what_to_write() -> None:
+    given: Any = "resnet18"
     x = torch.zeros(2, 3, 4, 4)
     calls: list[Callable[[], object]] = [
         lambda: pm.explain(given, x),
@@ -180,5 +168,5 @@ def test_a_model_that_is_no_classifier_is_answered_with_what_to_write(given: Any
         lambda: pm.insertion(given, x, torch.zeros(2, 1, 4, 4), torch.zeros(2, 1, dtype=torch.long)),
     ]
     for call in calls:
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=r"not a name; write pm\.load_classifier\('resnet18'\)"):
             call()

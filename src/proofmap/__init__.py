@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from proofmap.judging import Judge, evaluate, explain
     from proofmap.methods import LearnedMask, Method, make_method, per_label
     from proofmap.metrics import Curves, Metric, default_metrics, deletion, insertion, make_game, make_metric
+    from proofmap.metrics.playing import completeness, insertion_auc, soundness
     from proofmap.models import list_models, load_classifier
     from proofmap.report.figures import draw_figure, figures_of
     from proofmap.report.html import write_report
@@ -48,6 +49,7 @@ __getattr__, __dir__ = lazy_names(
         "judging": "Judge evaluate explain",
         "methods": "LearnedMask Method make_method per_label",
         "metrics": "Curves Metric default_metrics deletion insertion make_game make_metric",
+        "metrics.playing": "completeness insertion_auc soundness",
         "models": "list_models load_classifier",
         "report.figures": "draw_figure figures_of",
         "report.html": "write_report",
@@ -81,6 +83,7 @@ __all__ = [
     "Study",
     "audit",
     "compare",
+    "completeness",
     "default_metrics",
     "deletion",
     "draw_figure",
@@ -88,6 +91,7 @@ __all__ = [
     "explain",
     "figures_of",
     "insertion",
+    "insertion_auc",
     "keep_memory",
     "list_models",
     "load_classifier",
@@ -99,5 +103,6 @@ __all__ = [
     "make_metric",
     "run_study",
     "sanity_checks",
+    "soundness",
     "write_report",
 ]

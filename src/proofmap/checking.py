@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from proofmap.classifier import Classifier
-from proofmap.classifier.classifier import as_classifier
 from proofmap.classifier.kernels import outside_inference_mode
 from proofmap.classifier.randomised import layers_of, randomised
+from proofmap.classifier.raw import as_classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.core.labels import NO_LABEL, LabelRule, Labels
@@ -79,7 +79,7 @@ def sanity_checks(
         on_maps: callback that receives a method's title, the number of the step (0 is the original net) and the maps
             ``(N, L, *positions)``. It is called only for the steps of ``orders[0]``.
     """
-    as_classifier(classifier)
+    classifier = as_classifier(classifier, images)
     if not methods:
         raise InputError("there are no methods to check; see: proofmap list methods")
     for order in orders:

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from proofmap.classifier import Classifier
-from proofmap.classifier.classifier import as_classifier
 from proofmap.classifier.kernels import outside_inference_mode
+from proofmap.classifier.raw import as_classifier
 from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names
 from proofmap.core.inputs import Box
@@ -47,6 +47,8 @@ _MOST_IMAGES = 256  # of a dataset held at once
 _LABELS = "top5+wrong"
 _NO_METHODS = "there are no methods to evaluate; see: proofmap list methods"
 
+Net = Any
+"""A classifier, or a module, function or fitted model as it is: see :func:`proofmap.classifier.raw.as_classifier`."""
 Maps = Any
 """An array of maps, or a mapping of names to arrays; see :func:`proofmap.methods.given.as_given`."""
 Methods = str | MethodLike | Sequence[MethodLike] | Mapping[str, Any]
@@ -75,7 +77,7 @@ class Judge:
 
     def __init__(
         self,
-        net: Classifier,
+        net: Net,
         *,
         methods: Methods | None = None,
         labels: Labels = _LABELS,
@@ -95,9 +97,9 @@ class Judge:
             raise InputError("there are no metrics to judge by; leave metrics out for the usual ones")
         if keep_maps is not None and (not isinstance(keep_maps, int) or keep_maps < 0):
             raise InputError(f"keep_maps is a number of images, or None for all, not {keep_maps!r}")
-        self.classifier, self.keep_maps = as_classifier(net), keep_maps
+        self.net, self.keep_maps = net, keep_maps
         self.progress, self.watch, self.distractors = progress, watch, distractors
-        self.rule = self._rule(_asked(labels, target))
+        self.labels = _asked(labels, target)
         self.study = Study(
             methods=_entries(methods or (), make_method, "method"),
             metrics=_entries(metrics or (), make_metric, "metric"),
@@ -108,7 +110,21 @@ class Judge:
         self.study.named_metrics()  # refused now, not at the first image
         if self.study.methods:
             self.study.named_methods()
+        if isinstance(net, Classifier):
+            self._open(None)
         self.reset()
+
+    def _open(self, images: ImagesLike | None) -> None:
+        """Make a classifier of the net, of which the first images say more."""
+        self.net = as_classifier(self.net, images)
+        self.rule = self._rule(self.labels)
+
+    @property
+    def classifier(self) -> Classifier:
+        """The net that is judged; known from the first update on if it is no classifier."""
+        if not isinstance(self.net, Classifier):
+            raise InputError("there are no images to evaluate on; call update with some first")
+        return self.net
 
     def _rule(self, labels: Labels) -> LabelRule:
         return LabelRule.parse(labels, self.classifier.names, self.classifier.inputs.singular)
@@ -156,6 +172,8 @@ class Judge:
         """Judge every method on more images. The arguments are those of :func:`evaluate`; ``labels`` and ``maps`` are for these images alone.
         ``maps`` must have the same names in every update.
         """
+        if not isinstance(self.net, Classifier):
+            self._open(images)
         classifier, inputs = self.classifier, self.classifier.inputs
         rule = self.rule if labels is None else self._rule(labels)
         arrays = self._arrays(maps)
@@ -244,6 +262,7 @@ class Judge:
             "threads": torch.get_num_threads(),
             "proofmap": source_version(),
             **batch_record(opened.session.batch_difference),
+            **({"assumed": classifier.assumed} if classifier.assumed else {}),
         }
         image_names = tuple(distinct_names([name for seen in self._seen for name in seen.names]))
         judging = opened.session.judging()
@@ -319,7 +338,7 @@ def _entries(given: Any, make: Callable[[Any], Any], noun: str) -> list[Any]:
 
 
 def evaluate(
-    net: Classifier,
+    net: Net,
     images: ImagesLike,
     *,
     methods: Methods | None = None,
@@ -343,6 +362,8 @@ def evaluate(
     All scores, f(x, a) included, come from one frozen view of the net, so they can be compared.
 
     Args:
+        net: a :class:`~proofmap.Classifier`, or a module, a function or a fitted model as it is: its inputs are then what it takes, and a warning
+            says what was assumed.
         images: images in memory, a dataset, or a ``DataLoader`` or other iterable of batches. Of a dataset or iterable, one block of images
             is in memory at a time: see :func:`proofmap.data.subjects.as_dataset`.
         methods: a method or a list of methods: names, specs such as ``"learned-mask:tv=0.1"``, Method instances, or functions. A dictionary
@@ -398,7 +419,7 @@ def proof_metrics(
 
 
 def explain(
-    net: Classifier,
+    net: Net,
     images: ImagesLike,
     *,
     labels: Labels = "top5",
@@ -417,11 +438,12 @@ def explain(
     the table. A list of methods compares them on the same images and labels: each method has a row of pictures, and ``proof[name]`` is the
     proof of one method.
     """
+    classifier = as_classifier(net, images)
     return Proof(
         evaluate(
-            net,
+            classifier,
             images,
-            methods=default_method(as_classifier(net)) if method is None else method,
+            methods=default_method(classifier) if method is None else method,
             labels=labels if target is None else target,
             metrics=proof_metrics(thresholds, curve),
             names=names,

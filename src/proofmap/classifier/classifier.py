@@ -20,6 +20,7 @@ from proofmap.classifier.outputs import (
     check_declaration,
     check_rows,
     chosen_labels,
+    found_outputs,
 )
 from proofmap.classifier.probability_models import ProbabilityModel, described
 from proofmap.classifier.steadiness import count_labels
@@ -62,7 +63,8 @@ class Classifier:
         mean, std: per channel, in [0, 1] pixel units.
         outputs: if exactly one label is right, ``"logits"`` (the default for torch nets) or ``"probabilities"`` (the default otherwise). If
             labels are independent, or the net has one output, ``"sigmoid"`` (logits) or ``"sigmoid-probabilities"``. ``"probability"`` if
-            a function of tables or texts returns the probability of the second label only. Refused if the first outputs cannot be of this
+            a function of tables or texts returns the probability of the second label only. ``"find"``: found by a look at the net's first outputs.
+            Refused if the first outputs cannot be of this
             kind: see :mod:`proofmap.classifier.outputs`.
         names: one name per output; ``"0", "1", ...`` by default. A net with one output has two labels, no and yes.
         label_set: the labels that count: ``"all"``, or a list of names or indices.
@@ -91,7 +93,7 @@ class Classifier:
         size: int | tuple[int, int] | None = None,
         mean: Sequence[float] = (0.0, 0.0, 0.0),
         std: Sequence[float] = (1.0, 1.0, 1.0),
-        outputs: Outputs | None = None,
+        outputs: Outputs | Literal["find"] | None = None,
         names: Sequence[str] | None = None,
         label_set: Literal["all"] | Sequence[int | str] = "all",
         renormalise: bool | None = None,
@@ -105,7 +107,9 @@ class Classifier:
     ) -> None:
         pictures: dict[str, Any] = {"size": size, "mean": mean, "std": std, "resize": resize}
         pictures |= {"interpolation": interpolation, "fit": fit}
-        net, self.inputs, self.outputs, names = described(net, data, inputs, outputs, names, **pictures)
+        self._finds = outputs == "find"
+        declared = None if outputs == "find" else outputs
+        net, self.inputs, self.outputs, names = described(net, data, inputs, declared, names, **pictures)
         if batch_size is not None and batch_size < 1:
             raise InputError(f"batch_size must be at least 1, not {batch_size}")
         self.device, self.dtype = place_of(net)
@@ -114,6 +118,8 @@ class Classifier:
         self.net = view_of(net, self.device) if isinstance(net, nn.Module) else net
         self._version = NetVersion(net)  # when the view was made
         self.name = name or getattr(net, "__qualname__", type(net).__name__)
+        self.assumed = ""
+        """What was assumed about a net that came without a description."""
         self._source: Classifier | None = None  # the classifier that this one was frozen from
         self._mean, self._std = self.inputs.scale(self.device)
         self._checked = self._compiled = self._fixed_batches = self.one_output = False
@@ -291,6 +297,8 @@ class Classifier:
         found = check_rows(found, len(x), self.inputs.singular, finite=not self._checked)
         out = found.to(x.device, torch.float32, copy=True)  # a net may use its tensor again
         if not self._checked:
+            if self._finds:
+                self.outputs = found_outputs(out.detach(), self._outputs_on_noise)
             check_declaration(out.detach(), self.outputs, self._outputs_on_noise)
             self._checked, self.one_output = True, out.shape[1] == 1
         return as_logits(out, self.outputs)
@@ -418,21 +426,6 @@ class Classifier:
         shape, renormalised = "x".join(map(str, self.inputs.positions)), ", renormalised" * self.renormalise
         labels = f"{len(self.label_set)} of {counted(len(self.names), 'label')}{renormalised}"
         return f"Classifier({self.name}, {shape}, {labels}, {self.device})"
-
-
-def as_classifier(given: Any) -> Classifier:
-    """The classifier itself; for anything else, an error that says how to make one from it."""
-    if isinstance(given, Classifier):
-        return given
-    if isinstance(given, str):
-        advice = f"pm.load_classifier({given!r})"
-    elif isinstance(given, nn.Module):
-        advice = "pm.Classifier(net, size=224, mean=..., std=...), or with inputs= for rows, series or texts"
-    elif hasattr(given, "predict_proba"):
-        advice = "pm.Classifier(model, data=rows), with rows or texts like those that the model was fitted on"
-    else:
-        advice = "pm.Classifier(model, ...)"
-    raise InputError(f"the first argument must be a Classifier, not {type(given).__name__}; write {advice}")
 
 
 def _names_of(names: Sequence[str] | None, labels: int, *, one_output: bool) -> tuple[str, ...]:

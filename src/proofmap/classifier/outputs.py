@@ -12,6 +12,7 @@ A net of independent labels with one output z has two labels, no and yes: its lo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -159,6 +160,16 @@ def check_declaration(out: Tensor, outputs: Outputs, on_noise: Callable[[], Tens
             f"outputs='sigmoid-probabilities' was declared, but the outputs range from {low:.4g} to {high:.4g}. "
             "Pass outputs='sigmoid' if the net has no sigmoid."
         )
+
+
+def found_outputs(out: Tensor, on_noise: Callable[[], Tensor]) -> Outputs:
+    """The first kind of outputs that is not refused by :func:`check_declaration`."""
+    kinds: tuple[Outputs, ...] = ("logits", "probabilities", "sigmoid")
+    for outputs in kinds:
+        with suppress(ModelError):
+            check_declaration(out, outputs, on_noise)
+            return outputs
+    return "sigmoid-probabilities"
 
 
 def _are_probabilities(on_noise: Callable[[], Tensor]) -> bool:

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 import numpy as np
 import torch
@@ -231,9 +231,14 @@ def _completed(found: Distractors, inputs: Inputs) -> Distractors | None:
     return Distractors(found.images[:0], found.marks[:0], others)
 
 
+def _in_colours(inputs: Inputs) -> TypeGuard[Pictures]:
+    """Whether inputs are pictures with values in [0, 1], which bytes can hold."""
+    return isinstance(inputs, Pictures) and not inputs.unlimited
+
+
 def _are_photographs(images: Tensor, inputs: Inputs) -> bool:
     """Whether pictures ``(K, C, H, W)`` of bytes have three channels, and one of them is in colour."""
-    if not isinstance(inputs, Pictures) or inputs.channels != 3 or not len(images):
+    if not _in_colours(inputs) or inputs.channels != 3 or not len(images):
         return False
     spread = images.amax(dim=1) - images.amin(dim=1)
     return int(spread.max()) > _COLOURED
@@ -300,7 +305,7 @@ def build_pool(source: Any, inputs: Inputs, *, size: int, crop: str, seed: int, 
     """
     if isinstance(source, Distractors):
         return source.pool(inputs, size=size, crop=crop, seed=seed, part=part)
-    if isinstance(inputs, Pictures):
+    if _in_colours(inputs):
         return _picture_pool(_pictures_of(source), inputs, size, crop, seed, part)
     if isinstance(source, (str, Path)):
         raise InputError(
@@ -369,7 +374,7 @@ def _picture_pool(pictures: Dataset, inputs: Pictures, size: int, crop: str, see
 
 def _kept(values: Tensor, inputs: Inputs) -> Tensor:
     """Inputs as a pool keeps them: pictures as bytes."""
-    is_picture = isinstance(inputs, Pictures)
+    is_picture = _in_colours(inputs)
     return (values * _LEVELS).round().clamp(0, _LEVELS).to(torch.uint8) if is_picture else values
 
 
@@ -381,7 +386,7 @@ def mark(images: Tensor, inputs: Inputs) -> Tensor:
     """
     flat = images.detach().flatten(1)
     some = flat[:, :: max(1, flat.shape[1] // 4096) | 1].to(torch.float32)
-    is_picture = isinstance(inputs, Pictures)
+    is_picture = _in_colours(inputs)
     whole = (some * _LEVELS).round() if is_picture else some.contiguous().view(torch.int32)
     return (whole.to(torch.int64) * _mark_weights(some.shape[1], images.device)).sum(dim=1)
 

@@ -97,7 +97,7 @@ class Images(Fill):
         from proofmap.data.distractors import Distractors, Pool, build_pool
 
         inputs, part, source = session.inputs, self._asked_part(session), self._source(session)
-        no_photos = isinstance(inputs, Pictures) and inputs.channels != 3
+        no_photos = isinstance(inputs, Pictures) and (inputs.channels != 3 or inputs.unlimited)
         if no_photos if _is_own(source) else bool(getattr(source, "is_noise", False)):
             keys = torch.tensor([streams.key_of(self.seed, "noise", part, i) for i in range(self.size)])
             made = Pool.of(Noise().backgrounds(session, inputs.blank(self.size), keys), inputs, part)

@@ -1,18 +1,25 @@
-"""Playing one game on given maps: insertion, deletion, or any other."""
+"""Playing one game on given maps: insertion, deletion, or any other; and the paper's scores of given maps as tensors."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
+import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
 from proofmap.classifier import Classifier
-from proofmap.classifier.classifier import as_classifier
+from proofmap.classifier.raw import as_classifier
 from proofmap.classifier.together import each_length
+from proofmap.core.errors import InputError
+from proofmap.core.labels import LabelRule, Labels
 from proofmap.core.progress import Progress
 from proofmap.core.ranking import Ties
+from proofmap.data.given import images_as_tensor
 from proofmap.fills import Fill
+from proofmap.methods.given import as_given
+from proofmap.metrics import scores
 from proofmap.metrics.curves import Curves, join_lengths
 from proofmap.metrics.games import Game, make_game
 from proofmap.metrics.judged import Judged, given_pairs
@@ -45,6 +52,79 @@ def deletion(
 ) -> Curves:
     """Play the deletion game: the top s positions are hidden, s = 1 .. n; lower is better. The options are those of :func:`curves`."""
     return curves("deletion", classifier, images, maps, labels, **options)
+
+
+_AT_ONCE = 256  # images
+
+
+def completeness(
+    net: Any,
+    images: Any,
+    maps: Any,
+    labels: Labels | None = None,
+    *,
+    target: Labels | None = None,
+    e1: float = 0.01,
+    **options: Any,
+) -> Tensor:
+    """Completeness min(max(AUC, e1) / f, 1) of each map: ``(N,)`` if each image has one label, otherwise ``(N, L)``, NaN where there is none. An
+    image's completeness is the least of its labels. The arguments are those of :func:`proofmap.evaluate`; the options those of :func:`curves`.
+    """
+    auc, f = _areas(net, images, maps, labels, target, options)
+    return scores.completeness(auc, f, e1)
+
+
+def soundness(
+    net: Any,
+    images: Any,
+    maps: Any,
+    labels: Labels | None = None,
+    *,
+    target: Labels | None = None,
+    e2: float = 0.001,
+    **options: Any,
+) -> Tensor:
+    """Soundness min(max(f, e2) / AUC, 1) of each map, in the form of :func:`completeness`. An image's soundness is the least of its labels, of
+    which some should be labels that the net does not believe.
+    """
+    auc, f = _areas(net, images, maps, labels, target, options)
+    return scores.soundness(auc, f, e2)
+
+
+def insertion_auc(
+    net: Any,
+    images: Any,
+    maps: Any,
+    labels: Labels | None = None,
+    *,
+    target: Labels | None = None,
+    **options: Any,
+) -> Tensor:
+    """The AUC of each map in the insertion game, in the form of :func:`completeness`."""
+    return _areas(net, images, maps, labels, target, options)[0]
+
+
+def _areas(
+    net: Any, images: Any, maps: Any, labels: Labels | None, target: Labels | None, options: Mapping[str, Any]
+) -> tuple[Tensor, Tensor]:
+    """The areas and f of given maps, ``(N, L)``, or ``(N,)`` for one label of each image."""
+    net = as_classifier(net, images)
+    asked = labels if target is None else target
+    if asked is None or (labels is not None and target is not None):
+        raise InputError("say which labels the maps are of: labels=y, or target=y; one of the two")
+    images = net.check_images(images_as_tensor(images, net.inputs))
+    rule = LabelRule.parse(asked, net.names, net.inputs.singular)
+    chosen = net.choose_labels(images, asked)
+    given = as_given(maps, "maps", net, len(images), rule)
+    found = []
+    for start in range(0, len(images), _AT_ONCE):
+        places = range(start, min(start + _AT_ONCE, len(images)))
+        some = chosen[start : places.stop]
+        found.append(
+            curves("insertion", net, images[start : places.stop], given.read(places, some), some, **options)
+        )
+    auc, f = torch.cat([c.auc for c in found]), torch.cat([c.h for c in found])
+    return (auc[:, 0], f[:, 0]) if chosen.shape[1] == 1 else (auc, f)
 
 
 def curves(
@@ -82,9 +162,10 @@ def curves(
         "target": target,
     }
     chosen = make_game(game, **{key: value for key, value in options.items() if value is not None})
-    session = Session(as_classifier(classifier), seed=seed, role="judge", progress=progress)
+    net = as_classifier(classifier, images)
+    session = Session(net, seed=seed, role="judge", progress=progress)
     session.prepare(chosen)
-    maps, labels = given_pairs(maps, labels, classifier.inputs)
+    maps, labels = given_pairs(maps, labels, net.inputs)
     return play(session, chosen, images, maps, labels, matrix=matrix)
 
 

@@ -63,6 +63,7 @@ def setting_notes(evaluation: Evaluation) -> list[str]:
         f"{f'thresholds {thresholds}; ' if thresholds else ''}insertion curve: fill {fill}{f' ({gray})' if fill == 'gray' and gray else ''}, "
         f"{curve['points']} points, rule {curve['rule']}, ties {curve['ties']}; "
         f"numerical error of an AUC: about {max(error, 0.001):.3f} or less (estimated by leaving out every second point)",
+        *([str(settings["assumed"])] if "assumed" in settings else []),
         *_coverage_notes(evaluation),
         *(f"{r.name}: maps {r.settings['read']}" for r in evaluation.results if "read" in r.settings),
         *(f"{s.name}: {s.settings['searched']}" for s in scores if "searched" in s.settings),

@@ -65,6 +65,7 @@ class Pictures(Inputs):
         interpolation: how photos are resized.
         fit: how photos of other proportions are fitted: ``crop`` keeps the centre, ``pad`` keeps the whole photo and adds gray around it,
             ``squash`` changes the proportions.
+        unlimited: values are those that the net takes, such as normalised ones, and may be any; pictures are drawn in the range of their values.
     """
 
     kind = "pictures"
@@ -74,7 +75,6 @@ class Pictures(Inputs):
     fills = ("gray", "noise", "blur", "images")
     position_noun = "pixels"
     neutral_words = ""
-    limits = (0.0, 1.0)
 
     size: tuple[int, int]
     mean: tuple[float, ...] = (0.0, 0.0, 0.0)
@@ -82,6 +82,11 @@ class Pictures(Inputs):
     resize: int | None = None
     interpolation: Interpolation = "bilinear"
     fit: Fit = "crop"
+    unlimited: bool = False
+
+    @property
+    def limits(self) -> tuple[float, float] | None:  # type: ignore[override]
+        return None if self.unlimited else (0.0, 1.0)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", _height_and_width(self.size))
@@ -120,6 +125,10 @@ class Pictures(Inputs):
         gray. An array of numbers is not resized."""
         if not isinstance(item, Image.Image):
             return self.check(super().prepare(item)[None])[0]
+        if self.unlimited:
+            raise InputError(
+                "how the net's pictures are normalised is not known, so photos cannot be read; write pm.Classifier(net, size=..., mean=..., std=...)"
+            )
         item = _in_colour(item, "the picture")
         gray = self.neutral.expand(3).tolist()
         fitted = fit(item, self.size, None if cropped else self.resize, self.interpolation, self.fit, gray)
@@ -168,6 +177,7 @@ class Pictures(Inputs):
             "resize": self.resize,
             "interpolation": self.interpolation,
             **({} if self.fit == "crop" else {"fit": self.fit}),
+            **({"unlimited": True} if self.unlimited else {}),
         }
 
     def seen_part(self, item: Image.Image, *, cropped: bool = False) -> Box:
@@ -185,6 +195,8 @@ class Pictures(Inputs):
 
     def picture(self, x: Tensor) -> np.ndarray:
         """A picture of the first three channels. If there are fewer than three, their mean is shown as gray."""
+        if self.unlimited:
+            x = (x - x.min()) / (x.max() - x.min()).clamp_min(1e-6)
         colours = x[:3] if len(x) >= 3 else x.mean(dim=0).expand(3, -1, -1)
         drawn: np.ndarray = (colours.clamp(0, 1).cpu() * 255).round().to(torch.uint8).permute(1, 2, 0).numpy()
         return drawn

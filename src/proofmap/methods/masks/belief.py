@@ -217,7 +217,7 @@ def _possible(fills: tuple[Fill, ...], session: Session) -> tuple[Fill, ...]:
     Fills chosen by the user are kept.
     """
     inputs = session.inputs
-    photographs = isinstance(inputs, Pictures) and inputs.channels in (1, 3)
+    photographs = isinstance(inputs, Pictures) and inputs.channels in (1, 3) and not inputs.unlimited
     if photographs or [type(fill) for fill in fills] != [Gray, Blur, Images]:
         return fills
     gray, blur, images = fills
