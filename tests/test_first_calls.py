@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
 
 import proofmap as pm
 from proofmap.core.errors import InputError, ModelError
