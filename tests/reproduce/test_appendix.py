@@ -20,8 +20,7 @@ from proofmap.reproduce.recipe import Recipe, merged, recipe_names
 from proofmap.reproduce.rows import rows_for_later, study_of, with_rows
 from proofmap.reproduce.run import Reproduction, reproduce
 from proofmap.reproduce.stored_maps import StoredMaps
-from proofmap.reproduce.study_recipe import judge_rows
-from proofmap.reproduce.tuning import Tuning
+from proofmap.reproduce.study_recipe import Tuning, judge_rows
 from proofmap.study.opened import open_study
 from proofmap.study.resume import resolve_manifest
 from tests.command import run as command

@@ -15,8 +15,7 @@ from proofmap.reproduce import ensembling, sanity, study_recipe
 from proofmap.reproduce.findings import Job, WorkDone
 from proofmap.reproduce.recipe import Recipe
 from proofmap.reproduce.rows import draw_sample
-from proofmap.reproduce.study_recipe import JudgedRows
-from proofmap.reproduce.tuning import Tuning
+from proofmap.reproduce.study_recipe import JudgedRows, Tuning
 from tests.reproduce.small_world import small_data, small_nets
 from tests.reproduce.test_frame import made_up_evaluation
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 
 import torch
 
@@ -112,19 +113,16 @@ def _areas(
     """A table with the probability f of each image's two labels, and the area under the insertion curve of their masks, for each method."""
     evaluation, rows = stored.evaluation, []
     records: list[dict[str, object]] = []
-    for result in evaluation.results:
-        for example in chosen:
-            i = evaluation.image_names.index(example.image)
-            own = evaluation.label_names[example.own]
-            for place, label in enumerate((example.own, example.other)):
-                j = evaluation.labels[i].tolist().index(label)
-                f, area = float(evaluation.f[i, j]), float(result.insertion.auc[i, j])
-                paper = printed[own][place] if own in printed else ""
-                name = evaluation.label_names[label]
-                beside = f" (paper {number(paper)})" if isinstance(paper, float) else ""
-                rows.append((result.name, example.image, name, number(f), f"{number(area)}{beside}"))
-                what = {"method": result.name, "image": example.image, "label": name, "score": "area"}
-                records.append({**what, "value": area, "f": f, "n": 1, "paper": paper})
+    for result, example in product(evaluation.results, chosen):
+        i, own = evaluation.image_names.index(example.image), evaluation.label_names[example.own]
+        for place, label in enumerate((example.own, example.other)):
+            j, name = evaluation.labels[i].tolist().index(label), evaluation.label_names[label]
+            f, area = float(evaluation.f[i, j]), float(result.insertion.auc[i, j])
+            paper = printed[own][place] if own in printed else None
+            beside = "" if paper is None else f" (paper {number(paper)})"
+            rows.append((result.name, example.image, name, number(f), f"{number(area)}{beside}"))
+            what = {"method": result.name, "image": example.image, "label": name, "score": "area"}
+            records.append({**what, "value": area, "f": f, "n": 1, "paper": "" if paper is None else paper})
     header = ("method", "image", "label", "f", "area under the mask")
     return PaperTable("Areas of the right label and of another", header, rows, records)
 

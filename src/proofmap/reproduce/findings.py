@@ -28,9 +28,6 @@ class PaperTable:
     def text(self) -> str:
         return f"{self.title}\n\n{tables.aligned(self.header, self.rows)}"
 
-    def markdown(self) -> str:
-        return f"## {self.title}\n\n{tables.markdown(self.header, self.rows)}"
-
 
 def score_table(
     title: str,
@@ -162,7 +159,7 @@ class Job:
 
     def left_out(self) -> list[str]:
         """Notes on optional parts that were requested but left out: which file each part needs, and in which folder."""
-        others = rows_of(self.all_settings or self.settings) - rows_of(self.settings)
+        others = rows_of(self.all_settings or self.settings).keys() - rows_of(self.settings).keys()
         return [
             f"left out: {need.gives}, which needs {need.describe(self.data)}"
             for need in self.recipe.needs
@@ -170,10 +167,6 @@ class Job:
         ]
 
 
-def rows_of(settings: Mapping[str, Any]) -> set[str]:
-    """The names of a recipe's rows; empty if its experiment is not a study."""
-    return {row_name(row) for row in settings.get("study", {}).get("methods", ())}
-
-
-def row_name(row: Mapping[str, Any]) -> str:
-    return str(row.get("name", row["method"]))
+def rows_of(settings: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """A recipe's rows by their names; empty if its experiment is not a study."""
+    return {str(row.get("name", row["method"])): row for row in settings.get("study", {}).get("methods", ())}

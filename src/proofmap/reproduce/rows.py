@@ -30,7 +30,7 @@ from proofmap.core.errors import InputError
 from proofmap.data.dataset import random_choice
 from proofmap.data.loader import load_blocks
 from proofmap.methods.method import Method
-from proofmap.reproduce.findings import Job, row_name, rows_of
+from proofmap.reproduce.findings import Job, rows_of
 from proofmap.study import Study
 from proofmap.study.opened import open_study
 
@@ -45,8 +45,8 @@ def study_of(job: Job) -> Study:
     of_method, of_metric = settings.get("of_method", {}), settings.get("of_metric", {})
     table["methods"] = [
         {**_row(entry, of_method), **settings.get("each_method", {})}
-        for entry in table["methods"]
-        if row_name(entry) not in job.missing
+        for name, entry in rows_of(settings).items()
+        if name not in job.missing
     ]
     table["metrics"] = [
         {**of_metric.get(metric["metric"], {}), **metric, **settings.get("each_metric", {})}
@@ -64,7 +64,7 @@ def rows_for_later(job: Job) -> list[Method]:
     """The methods of the rows that were not requested this time."""
     if job.all_settings is None:
         return []
-    others = rows_of(job.all_settings) - rows_of(job.settings)
+    others = rows_of(job.all_settings).keys() - rows_of(job.settings).keys()
     methods = study_of(replace(job, settings=job.all_settings)).named_methods()
     return [method for name, method in methods.items() if name in others]
 
@@ -76,13 +76,12 @@ def with_rows(settings: Mapping[str, Any], patterns: Sequence[str]) -> dict[str,
     >>> [row["name"] for row in with_rows({"study": {"methods": rows}}, ["TV *"])["study"]["methods"]]
     ['TV 0', 'TV .1']
     """
-    study = settings["study"]
-    rows = {row_name(row): row for row in study["methods"]}
+    rows = rows_of(settings)
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in rows):
             raise InputError(f"no row is named {pattern!r}; the rows are: {'; '.join(rows)}")
     kept = [row for name, row in rows.items() if any(fnmatchcase(name, pattern) for pattern in patterns)]
-    return {**settings, "study": {**study, "methods": kept}}
+    return {**settings, "study": {**settings["study"], "methods": kept}}
 
 
 def at_epsilons(metric: Mapping[str, Any], epsilons: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

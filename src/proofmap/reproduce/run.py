@@ -3,7 +3,7 @@
 | file | what it is |
 |---|---|
 | ``paper.html`` | everything for people, in one file |
-| ``paper.md``, ``paper.csv``, ``paper.json`` | the tables; every number; numbers, settings, versions and the command |
+| ``paper.json`` | for programs: every number, settings, versions and the command |
 | ``FIGURE.png``, ``.pdf``, ``.txt`` | each figure and its caption |
 | ``recipe.toml`` | the recipe as it was |
 
@@ -39,7 +39,7 @@ from proofmap.reproduce.findings import Findings, Job, rows_of
 from proofmap.reproduce.recipe import Recipe
 from proofmap.reproduce.rows import study_of, with_rows
 from proofmap.results.sharing import shared_settings, without_folders
-from proofmap.results.tables import json_text, records_csv
+from proofmap.results.tables import json_text
 from proofmap.study.watchers import Watcher
 
 EXPERIMENTS: Mapping[str, Callable[[Job], Findings]] = {
@@ -132,7 +132,9 @@ def reproduce(
         command=command or f"proofmap reproduce {name}{' --quick' if quick else ''}",
     )
     outcome = EXPERIMENTS[recipe.experiment](job)
-    first = [QUICK if quick else "", recipe.variant_note(Path(data)), _rows_note(chosen, settings)]
+    few, many = len(rows_of(chosen)), len(rows_of(settings))
+    few_rows = f"{few} of {counted(many, 'row')}, as --rows says" if few < many else ""
+    first = [QUICK if quick else "", recipe.variant_note(Path(data)), few_rows]
     outcome = replace(outcome, notes=(*filter(None, first), *passes_notes(job), *outcome.notes))
     machine = environment(torch.device(device or "cpu"))
     spent: dict[str, object] = {
@@ -165,16 +167,10 @@ def _with_rows(
             f"the rows of the recipe {recipe.name} cannot be run one at a time; leave out --rows"
         )
     chosen = with_rows(settings, rows)
-    if rows_of(chosen) <= lacking.keys():
-        missing = "; ".join(f"{row}: supply {lacking[row]}" for row in sorted(rows_of(chosen)))
-        raise InputError(f"none of the rows in --rows can be computed here. {missing}")
+    missing = [f"{row}: supply {lacking[row]}" for row in rows_of(chosen) if row in lacking]
+    if len(missing) == len(rows_of(chosen)):
+        raise InputError(f"none of the rows in --rows can be computed here. {'; '.join(missing)}")
     return chosen
-
-
-def _rows_note(chosen: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
-    """A note on how many of the recipe's rows were requested; empty if all were."""
-    few, many = len(rows_of(chosen)), len(rows_of(settings))
-    return f"{few} of {counted(many, 'row')}, as --rows says" if few < many else ""
 
 
 def _write(
@@ -202,20 +198,11 @@ def _write(
         "settings": shared_settings(job.settings),
         "environment": environment(torch.device(job.device or "cpu")),
     }
-    banner = "**Quick run: not evidence.**\n\n" if quick else ""
-    heading = f"{banner}# {recipe.title}\n\nThe paper's {recipe.paper}."
-    lines = [f"- {claim.text()}" for claim in outcome.claims] + [f"- note: {note}" for note in notes]
-    lines.append(f"- {effort}")
-    write_text(
-        part / "paper.md",
-        "\n\n".join([heading, *(t.markdown() for t in outcome.tables), "\n".join(lines)]) + "\n",
-    )
     records = [{"table": t.title, **record} for t in outcome.tables for record in t.records]
     claims = [
         {"statement": c.statement, "verdict": c.verdict, "found": c.found, "checked": c.checked}
         for c in outcome.claims
     ]
-    write_text(part / "paper.csv", records_csv(records))
     write_text(
         part / "paper.json",
         json_text({**about, "claims": claims, "notes": notes, "numbers": records}) + "\n",

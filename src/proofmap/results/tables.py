@@ -176,7 +176,7 @@ def latex(
 ) -> str:
     """A LaTeX table (package booktabs) with a column of names and columns of numbers. ``caption`` is LaTeX code; cells are escaped.
 
-    >>> print(latex(["name", "x"], [["a_b", ".5 [.4, .6]"]], "Ours.").splitlines()[8].strip())
+    >>> print(latex(["name", "x"], [["a_b", ".5 [.4, .6]"]], "Ours.").splitlines()[9].strip())
     a\\_b & .5 {\\scriptsize [.4, .6]} \\\\
     """
     marked = bold or [[False] * len(header)] * len(rows)
