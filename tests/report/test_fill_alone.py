@@ -115,7 +115,7 @@ def test_scores_that_rest_on_it_carry_a_mark_in_tables(gray_is_dark: pm.Proof) -
         "best effort ↑†",
     }
     assert any(note.startswith("† gray alone gives 'dark'") for note in score_tables.score_notes(evaluation))
-    assert r"soundness $\uparrow$$^{\dagger}$" in score_tables.latex(evaluation)
+    assert r"soundness $\uparrow$$^{\dagger}$" in score_tables.score_table(evaluation).to_latex()
 
 
 def test_a_note_about_the_mark_stands_only_where_a_mark_does(tmp_path: Path) -> None:

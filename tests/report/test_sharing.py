@@ -134,7 +134,11 @@ def test_no_page_table_or_caption_names_a_folder(evaluation: pm.Evaluation, tmp_
     assert len(texts) >= 8
     for path in texts:
         assert "anna" not in path.read_text(), path.name
-    assert "anna" not in score_tables.latex(evaluation) + score_tables.score_markdown(evaluation)
+    assert (
+        "anna"
+        not in score_tables.shared_table(evaluation).to_latex()
+        + score_tables.shared_table(evaluation).markdown()
+    )
     assert "--data photos" in (tmp_path / "report.html").read_text()
 
 

@@ -105,8 +105,8 @@ def test_where_methods_count_different_images_every_cell_says_how_many_and_none_
     (note,) = [note for note in score_tables.score_notes(found) if "different" in note]
     assert note.startswith("completeness: means over different images (0 to 4 of 4")
     assert note.endswith("compare with: proofmap compare")
-    assert r".95 {\scriptsize [.31, 1.59] n=2}" in score_tables.latex(found)
-    assert "| .95 [.31, 1.59] n=2 |" in score_tables.score_markdown(found)
+    assert r".95 {\scriptsize [.31, 1.59] n=2}" in score_tables.score_table(found).to_latex()
+    assert "| .95 [.31, 1.59] n=2 |" in score_tables.score_table(found).markdown()
 
 
 def test_as_many_but_other_images_are_different_images_too() -> None:
@@ -180,7 +180,7 @@ def test_no_name_breaks_a_markdown_table(evaluation: pm.Evaluation) -> None:
     found = replace(evaluation, results=results)
     escaped = r"a\|b c \*d\*\_e\_\<i\>"
     for text, wide in (
-        (score_tables.score_markdown(found), 6),
+        (score_tables.score_table(found).markdown(), 6),
         (tables.markdown(*score_tables.score_cells(found)), 6),
         (compare(found).markdown(), 13),
         (audit(found, min_soundness=0.5).markdown(), 7),
@@ -195,7 +195,9 @@ def test_any_name_keeps_its_line_in_text_and_latex_and_comes_back_from_csv(evalu
         results = (replace(evaluation.results[0], name=name), *evaluation.results[1:])
         found = replace(evaluation, results=results)
         assert len(found.table().splitlines()) == len(evaluation.table().splitlines())
-        assert len(score_tables.latex(found).splitlines()) == len(score_tables.latex(evaluation).splitlines())
+        assert len(score_tables.score_table(found).to_latex().splitlines()) == len(
+            score_tables.score_table(evaluation).to_latex().splitlines()
+        )
         rows = list(csv.DictReader(io.StringIO(NUMBER_FILES["scores.csv"](found), newline="")))
         assert [row["method"] for row in rows] == [name] * 5 + ["random"] * 5
 
@@ -211,7 +213,11 @@ def test_any_name_keeps_its_line_in_text_and_latex_and_comes_back_from_csv(evalu
 )
 def test_soundness_says_over_how_many_labels_it_is(options: dict[str, Any], words: str) -> None:
     found = page_judged(2, 8, methods=["gradient"], **options)
-    for text in (found.table(), score_tables.latex(found).lower(), scatter_figure(found).caption()):
+    for text in (
+        found.table(),
+        score_tables.score_table(found).to_latex().lower(),
+        scatter_figure(found).caption(),
+    ):
         assert words in text
     assert "optimistic" not in found.table()
 

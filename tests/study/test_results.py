@@ -21,7 +21,7 @@ import torch
 from proofmap.core.errors import InputError, MissingExtra
 from proofmap.data.photos import load_images
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.score_tables import latex, score_markdown
+from proofmap.results.score_tables import shared_table
 from proofmap.results.statistics import mean_interval
 from proofmap.study import Run, Selection, StoreError, export_run, run_study
 from proofmap.study.manifest import Manifest
@@ -256,8 +256,8 @@ def test_scores_are_exported_as_tables_to_read(run: Run, tmp_path: Path) -> None
     (paper,) = export_run(run, tmp_path, "latex")
     assert (page.name, paper.name) == ("scores.md", "scores.tex")
     found = run.evaluation()
-    assert page.read_text().startswith(score_markdown(found)) and paper.read_text().endswith(
-        latex(found) + "\n"
+    assert page.read_text().startswith(shared_table(found).markdown()) and paper.read_text().endswith(
+        shared_table(found).to_latex() + "\n"
     )
     for text in (page.read_text(), paper.read_text()):
         assert "1 image could not be read" in text, "the notes of the run go with it"

@@ -27,7 +27,8 @@ from proofmap.plugins.settings import setting_names
 from proofmap.plugins.specs import split_specs
 from proofmap.report.display import NUMBER_FILES
 from proofmap.report.runs import save_run
-from proofmap.results import score_tables, tables
+from proofmap.results import tables
+from proofmap.results.score_tables import shared_table
 from proofmap.results.verdict import verdict
 from proofmap.session import Session
 from proofmap.study import Executor, LocalExecutor, Outcome, Run, Study, run_study
@@ -42,10 +43,10 @@ from proofmap.study.watchers import watchers_for
 
 SCORE_FORMATS: dict[str, Callable[[pm.Evaluation], str]] = {
     "table": lambda evaluation: f"{verdict(evaluation)}\n\n{evaluation.table(table_width())}",
-    "md": score_tables.score_markdown,
+    "md": lambda evaluation: shared_table(evaluation).markdown(),
     "csv": NUMBER_FILES["scores.csv"],
     "json": NUMBER_FILES["evaluation.json"],
-    "latex": score_tables.latex,
+    "latex": lambda evaluation: shared_table(evaluation).to_latex(),
 }
 
 

@@ -32,12 +32,11 @@ from proofmap.results.proof_shape import position_records
 from proofmap.results.records import MethodResult
 from proofmap.results.score_tables import (  # noqa: F401 results print themselves through this module
     dataframe,
-    latex,
     proof_table,
     score_table,
+    shared_table,
 )
 from proofmap.results.sharing import shared
-from proofmap.results.statistics import Score
 from proofmap.results.tables import json_text, records_csv
 from proofmap.results.verdict import verdict
 
@@ -101,13 +100,8 @@ def _evaluation_json(evaluation: Evaluation) -> str:
 
 
 def _scores_csv(evaluation: Evaluation) -> str:
-    """The scores as CSV, one line per method and score. The interval, the direction and every setting have their own columns."""
-    records = [
-        {"method": r.name, "label_free": r.label_free, **_flat(s)}
-        for r in evaluation.results
-        for s in r.scores
-    ]
-    return records_csv(records)
+    """The scores as CSV, one line per method and score, with the interval, the direction and the settings (as JSON)."""
+    return score_table(evaluation).csv()
 
 
 def _pairs_csv(evaluation: Evaluation) -> str:
@@ -119,13 +113,6 @@ def _positions_csv(evaluation: Evaluation) -> str:
     """The named positions as CSV, one line per method, input, label and position; the columns are those of
     :func:`~proofmap.results.proof_shape.position_records`."""
     return records_csv(list(position_records(evaluation)))
-
-
-def _flat(score: Score) -> dict[str, object]:
-    record = score.record()
-    settings = record.pop("settings")
-    assert isinstance(settings, dict)
-    return {**record, **settings}
 
 
 NUMBER_FILES: Mapping[str, Callable[[Evaluation], str]] = {
@@ -237,7 +224,7 @@ def evaluation_html(evaluation: Evaluation) -> str:
     found = verdict(evaluation)
     reasons = "".join(f"<li>{escape(reason)}</li>" for reason in found.reasons)
     said = f"<div><b>{escape(found.headline)}</b></div><ul>{reasons}</ul>"
-    return said + score_tables.score_html(evaluation) + _pictures_html(evaluation)
+    return said + score_table(evaluation)._repr_html_() + _pictures_html(evaluation)
 
 
 def proof_html(evaluation: Evaluation) -> str:

@@ -6,13 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+from proofmap.results.tables import Tables
+
 
 class _Display(Protocol):
     """The functions that results call to print, draw and save themselves; :mod:`proofmap.report.display` implements them."""
 
-    def score_table(self, evaluation: Any, width: int | None) -> str: ...
+    def score_table(self, evaluation: Any) -> Tables: ...
 
-    def latex(self, evaluation: Any, **how: Any) -> str: ...
+    def shared_table(self, evaluation: Any) -> Tables: ...
 
     def proof_table(self, evaluation: Any, width: int | None) -> str: ...
 

@@ -172,7 +172,7 @@ class Evaluation(HoldsArrays, tensors=["images", "labels", "f"]):
     def table(self, width: int | None = None) -> str:
         """The scores as text, with one line per method, one column per metric and intervals in brackets. A table wider than ``width``
         columns is stacked."""
-        return display().score_table(self, width)
+        return display().score_table(self).table(width)
 
     def to_dataframe(self, table: str = "scores") -> pd.DataFrame:
         """A table as a pandas DataFrame with one row per value. ``table`` is ``scores`` (means with intervals), ``per_image`` or
@@ -181,7 +181,7 @@ class Evaluation(HoldsArrays, tensors=["images", "labels", "f"]):
 
     def to_latex(self, *, caption: str | None = None, label: str = "tab:scores") -> str:
         """The scores as a LaTeX table (package booktabs). ``caption`` is LaTeX code; by default the notes of the table."""
-        return display().latex(self, caption=caption, label=label)
+        return display().shared_table(self).to_latex(caption=caption, label=label)
 
     def to_dict(self) -> dict[str, float]:
         """The scores by plain names: ``grad-cam/soundness``, and its 95 % interval as ``grad-cam/soundness/low`` and

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from proofmap.core.errors import InputError, require
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.outputs import is_independent
 from proofmap.core.text import counted, one_line
-from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import MARK as FILL_MARK
 from proofmap.results.fill_alone import fill_notes, given_by_fill, is_marked
@@ -26,8 +26,8 @@ from proofmap.results.sharing import shared
 from proofmap.results.statistics import Score
 from proofmap.results.tables import (
     Cells,
+    Tables,
     aligned,
-    markdown,
     metric_with_arrow,
     number,
     table_html,
@@ -86,10 +86,33 @@ def score_notes(evaluation: Evaluation) -> list[str]:
     return [*quoted, *fill_notes(evaluation), *soundness_notes(evaluation), *counting_notes(evaluation)]
 
 
-def score_table(evaluation: Evaluation, width: int | None = None) -> str:
-    """The scores as aligned text with notes below, with one row per method. A table that is wider than ``width`` columns is stacked."""
-    header, rows = score_cells(evaluation)
-    return "\n".join([aligned(header, rows, width), *score_notes(evaluation)])
+@dataclass(frozen=True, eq=False)
+class ScoreTable(Tables):
+    """The scores of an evaluation as a table with a row per method, in all forms. The best two of each column are bold."""
+
+    evaluation: Evaluation
+    notes: tuple[str, ...]
+
+    def tables(self) -> list[Cells]:
+        return [score_cells(self.evaluation)]
+
+    def bold(self) -> list[list[bool]]:
+        return best_two(self.evaluation)
+
+    def records(self) -> list[dict[str, object]]:
+        return list(table_records(self.evaluation, "scores"))
+
+    def record(self) -> dict[str, object]:
+        return {"scores": self.records(), "notes": self.notes}
+
+
+def score_table(evaluation: Evaluation) -> ScoreTable:
+    return ScoreTable(evaluation, tuple(score_notes(evaluation)))
+
+
+def shared_table(evaluation: Evaluation) -> ScoreTable:
+    """The table of scores without the folders of this machine, for papers and other people."""
+    return score_table(shared(evaluation))
 
 
 def pair_cells(evaluation: Evaluation, methods: int | None = None, *, bars: bool = False) -> Cells:
@@ -154,31 +177,6 @@ def best_two(evaluation: Evaluation) -> list[list[bool]]:
         best = ranked[: max(0, min(2, sum(compared) - 1))]
         columns.append([bool(best) and not uneven and value >= best[-1] for value in printed])
     return [list(row) for row in zip(*columns, strict=True)]
-
-
-def score_html(evaluation: Evaluation) -> str:
-    """The scores as an HTML table for notebooks with notes below. The best two of each column are bold."""
-    return table_html(*score_cells(evaluation), score_notes(evaluation), bold=best_two(evaluation))
-
-
-def score_markdown(evaluation: Evaluation, notes: Sequence[str] = ()) -> str:
-    """The scores as a Markdown table with their notes and other ``notes`` below. The best two of each column are bold. Folders are removed from paths in names."""
-    evaluation = shared(evaluation)
-    below = [*score_notes(evaluation), *notes]
-    return markdown(*score_cells(evaluation), below, bold=best_two(evaluation))
-
-
-def latex(evaluation: Evaluation, *, caption: str | None = None, label: str = "tab:scores") -> str:
-    """The scores as a LaTeX table (package booktabs), with the best two of each column in bold.
-
-    ``caption`` is LaTeX code. By default it consists of the notes of :func:`score_notes`. Folders are removed from paths in names.
-    """
-    evaluation = shared(evaluation)
-    if caption is None:
-        among = " among the methods with a map for each label" * any(r.one_map for r in evaluation.results)
-        notes = [f"The best two of each column{among} are bold", *score_notes(evaluation)]
-        caption = tables.latex_sentences(notes)
-    return tables.latex(*score_cells(evaluation), caption, bold=best_two(evaluation), label=label)
 
 
 def _as_printed(value: float) -> float:

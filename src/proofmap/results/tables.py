@@ -48,6 +48,10 @@ class Tables(ABC):
         """Lines of text to print below the notes."""
         return []
 
+    def bold(self) -> list[list[bool]] | None:
+        """A mask of the bold cells of the last table, except in text; None if there are none."""
+        return None
+
     def table(self, width: int | None = None) -> str:
         """The tables as aligned text with the notes below. Tables wider than ``width`` columns are stacked (see :func:`aligned`)."""
         found = "\n\n".join(aligned(*cells, width) for cells in self.tables())
@@ -56,12 +60,16 @@ class Tables(ABC):
     def markdown(self) -> str:
         *first, last = self.tables()
         below = [*self.notes, *self.footer()]
-        return "\n\n".join([*(markdown(*cells) for cells in first), markdown(*last, below)])
+        return "\n\n".join([*(markdown(*cells) for cells in first), markdown(*last, below, bold=self.bold())])
 
     def to_latex(self, *, caption: str | None = None, label: str = "tab:results") -> str:
         """The tables in LaTeX (package booktabs). ``caption`` is LaTeX code; by default the notes."""
-        below = latex_sentences([*self.notes, *self.footer()]) if caption is None else caption
-        return "\n\n".join(latex(*cells, below, label=label) for cells in self.tables())
+        if caption is None:
+            notes = [*self.notes, *self.footer()]
+            caption = " ".join(f"{_latex_text(note[:1].upper() + note[1:]).rstrip('.')}." for note in notes)
+        *first, last = self.tables()
+        made = [_latex(*cells, caption, label) for cells in first]
+        return "\n\n".join([*made, _latex(*last, caption, label, self.bold())])
 
     def csv(self) -> str:
         """The records as CSV, one line each, with all decimals."""
@@ -77,7 +85,7 @@ class Tables(ABC):
     def _repr_html_(self) -> str:
         *first, last = self.tables()
         below = [*self.notes, *self.footer()]
-        return "".join([*(table_html(*cells) for cells in first), table_html(*last, below)])
+        return "".join([*(table_html(*cells) for cells in first), table_html(*last, below, bold=self.bold())])
 
 
 def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None) -> str:
@@ -166,22 +174,21 @@ def _markdown(text: str) -> str:
     return re.sub(r"([\\`*_|<>~&])", r"\\\1", one_line(text))
 
 
-def latex(
+def _latex(
     header: Sequence[str],
     rows: Sequence[Sequence[str]],
     caption: str,
-    *,
+    label: str,
     bold: Sequence[Sequence[bool]] | None = None,
-    label: str = "tab:scores",
 ) -> str:
     """A LaTeX table (package booktabs) with a column of names and columns of numbers. ``caption`` is LaTeX code; cells are escaped.
 
-    >>> print(latex(["name", "x"], [["a_b", ".5 [.4, .6]"]], "Ours.").splitlines()[9].strip())
+    >>> print(_latex(["name", "x"], [["a_b", ".5 [.4, .6]"]], "Ours.", "tab:ours").splitlines()[9].strip())
     a\\_b & .5 {\\scriptsize [.4, .6]} \\\\
     """
     marked = bold or [[False] * len(header)] * len(rows)
     lines = [
-        " & ".join([latex_text(row[0]), *map(_latex_number, row[1:], marks[1:])])
+        " & ".join([_latex_text(row[0]), *map(_latex_number, row[1:], marks[1:])])
         for row, marks in zip(rows, marked, strict=True)
     ]
     body = "".join(f"    {line} \\\\\n" for line in lines)
@@ -192,23 +199,18 @@ def latex(
   \label{{{label}}}
   \begin{{tabular}}{{l{"c" * (len(header) - 1)}}}
     \toprule
-    {" & ".join(map(latex_text, header))} \\
+    {" & ".join(map(_latex_text, header))} \\
     \midrule
 {body}    \bottomrule
   \end{{tabular}}
 \end{{table}}"""
 
 
-def latex_sentences(notes: Sequence[str]) -> str:
-    """The notes as sentences, escaped for LaTeX."""
-    return " ".join(f"{latex_text(note[:1].upper() + note[1:]).rstrip('.')}." for note in notes)
-
-
 def _latex_number(cell: str, bold: bool) -> str:
     """A cell; a number has true minus signs, and what follows it, such as its interval, is small."""
     if not re.match(r"[<>+-]*[.\d]", cell):
-        return "--" if cell == "-" else latex_text(cell)
-    value, _, small = re.sub(r"-(?=[.\d])", "$-$", latex_text(cell)).partition(" ")
+        return "--" if cell == "-" else _latex_text(cell)
+    value, _, small = re.sub(r"-(?=[.\d])", "$-$", _latex_text(cell)).partition(" ")
     value = rf"\textbf{{{value}}}" if bold else value
     return rf"{value} {{\scriptsize {small}}}" if small else value
 
@@ -227,10 +229,10 @@ _LATEX = {
 }
 
 
-def latex_text(text: str) -> str:
+def _latex_text(text: str) -> str:
     """The text in one line, escaped for LaTeX.
 
-    >>> print(latex_text("learned-mask:tv=0.1 & 50 % of a_b ↑"))
+    >>> print(_latex_text("learned-mask:tv=0.1 & 50 % of a_b ↑"))
     learned-mask:tv=0.1 \\& 50 \\% of a\\_b $\\uparrow$
     """
     return "".join(_LATEX.get(c, c) for c in one_line(text))

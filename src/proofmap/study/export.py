@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from proofmap.core.errors import InputError, require
@@ -17,8 +18,7 @@ from proofmap.core.text import csv_lines, one_line
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.score_tables import (
     TABLES,
-    latex,
-    score_markdown,
+    score_table,
     table_records,
 )
 from proofmap.results.sharing import shared, without_folders
@@ -60,10 +60,10 @@ def export_run(
 
 def _text(run: Run, evaluation: Evaluation, format: str) -> str:
     """The table of scores and the notes of the run, as Markdown or LaTeX."""
-    notes = [without_folders(note) for note in run.notes()]
+    notes, table = [without_folders(note) for note in run.notes()], score_table(evaluation)
     if format == "latex":
-        return "\n".join([*(f"% {one_line(note)}" for note in notes), latex(evaluation)])
-    return score_markdown(evaluation, notes)
+        return "\n".join([*(f"% {one_line(note)}" for note in notes), table.to_latex()])
+    return replace(table, notes=(*table.notes, *notes)).markdown()
 
 
 def _values(run: Run, evaluation: Evaluation, name: str) -> Iterator[dict[str, object]]:
