@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
@@ -15,14 +16,13 @@ from proofmap.classifier.kernels import outside_inference_mode, steady_kernels
 from proofmap.classifier.steadiness import FirstLook, UnsteadyNet
 from proofmap.classifier.together import each_length, lane
 from proofmap.core import streams
-from proofmap.core.errors import InputError
+from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.inputs import Inputs, TextInputs
 from proofmap.core.labels import NO_LABEL, check_labels
 from proofmap.core.progress import Progress
 from proofmap.core.ranking import as_maps, in_float32
 from proofmap.core.tensors import private_copy
 from proofmap.core.text import counted
-from proofmap.plugins.failures import note_errors
 
 if TYPE_CHECKING:
     from proofmap.methods.method import Method
@@ -276,7 +276,7 @@ class Session:
         )
         asked = labels[:, :1] if method.label_free and not method.reads_all_labels else labels
         with (
-            note_errors(f"while the method {method.title()} made maps"),
+            _note_errors(f"while the method {method.title()} made maps"),
             lane().apart(method.looks_inside),
             steady_kernels(tf32=False),  # a method that can do with less, such as learning, says so itself
         ):
@@ -319,6 +319,18 @@ class Session:
                 f"({int(bad.sum())} of {counted(bad.numel(), 'map')})"
             )
         return maps
+
+
+@contextmanager
+def _note_errors(what: str) -> Iterator[None]:
+    """Add the note ``what`` to exceptions that are raised inside the block, also by ``sys.exit()``, except errors of Proofmap."""
+    try:
+        yield
+    except ProofmapError:
+        raise
+    except (Exception, SystemExit) as error:
+        error.add_note(what)
+        raise
 
 
 def _hashable(key: Hashable) -> Hashable:

@@ -239,8 +239,8 @@ def test_numbers_in_any_form_are_prepared_as_they_are(inputs: Inputs) -> None:
 @pytest.mark.parametrize(
     "item, told",
     [
-        (torch.zeros(6, 2), r"series must have the shape \(2, 6\), this one has \(6, 2\)"),
-        ([[0.0] * 6, [float("nan")] * 6], "one of the series holds NaN or infinity"),
+        (torch.zeros(6, 2), r"series must be \(N, 2, 6\), got \(1, 6, 2\)"),
+        ([[0.0] * 6, [float("nan")] * 6], "series must be finite, got"),
         ([["a"] * 6] * 2, "series must be numbers: "),
         ([[1.0], [1.0, 2.0]], "series must be numbers: "),
     ],

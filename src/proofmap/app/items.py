@@ -22,7 +22,7 @@ from PIL import Image
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Rows, Series
 from proofmap.core.inputs.frames import read_frame
-from proofmap.core.inputs.pictures import UnreadableImage, decode_image
+from proofmap.core.inputs.pictures import decode_image
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted, did_you_mean, one_line, shortened
 from proofmap.data.dataset import Dataset
@@ -118,10 +118,9 @@ def decoded(content: bytes, name: str) -> Image.Image:
     if len(content) > LIMITS["upload_bytes"]:
         raise InputError(f"{name} is too large. {ACCEPTED}")
     try:
-        # a JPEG 2000 file of 800 bytes takes seconds and 0.8 GB, and browsers do not show it
-        return decode_image(content, name, most_pixels=LIMITS["pixels"], jpeg2000=False)
-    except UnreadableImage:
-        raise InputError(f"{name} cannot be read as a picture. {ACCEPTED}") from None
+        return decode_image(content, name, most_pixels=LIMITS["pixels"])
+    except InputError as error:
+        raise InputError(f"{error}. {ACCEPTED}") from None
 
 
 DATA = "data"

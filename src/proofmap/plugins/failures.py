@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import inspect
 import traceback
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -74,15 +73,3 @@ def check_call(function: Callable[..., Any], who: str, form: str, *given: object
         signature.bind(*given, **named)
     except TypeError as error:
         raise InputError(f"{who} must be written {form}: {error}") from None
-
-
-@contextmanager
-def note_errors(what: str) -> Iterator[None]:
-    """Add the note ``what`` to exceptions that are raised inside the block, also by ``sys.exit()``, except errors of Proofmap."""
-    try:
-        yield
-    except ProofmapError:
-        raise
-    except (Exception, SystemExit) as error:
-        error.add_note(what)
-        raise

@@ -329,13 +329,7 @@ class Inputs(ABC):
             )
         except (TypeError, ValueError) as error:
             raise InputError(f"{self.noun} must be numbers: {error}") from None
-        if tuple(values.shape) != self.shape:
-            raise InputError(
-                f"{self.noun} must have the shape {self.shape}, this one has {tuple(values.shape)}{self._shape_advice(values)}"
-            )
-        values = values.to("cpu", torch.float32)
-        self._check_finite(values[None], f"one of the {self.noun} holds NaN or infinity")
-        return values
+        return self.check(values.to("cpu", torch.float32)[None])[0]
 
     def reads(self, kind: str) -> bool:
         """Whether :meth:`prepare` can read items of this kind of dataset."""
