@@ -51,24 +51,29 @@ def atomic_write(path: Path) -> Iterator[Path]:
     """
     part = path.with_name(f".{path.name}.part{os.getpid()}{path.suffix}")  # see remove_parts
     try:
+        part.touch()
+    except OSError as error:
+        raise NotWritable(path, error) from error
+    with _disk_full_named(path):
         try:
-            part.touch()
-        except OSError as error:
-            if is_disk_full(error):
-                raise
-            raise NotWritable(path, error) from error
-        usual = part.stat().st_mode
-        yield part
-        part.chmod(usual)  # safetensors writes files that only their owner may read
-        _sync(part, os.O_RDWR)
-        os.replace(part, path)
-        sync_folder(path.parent)
+            usual = part.stat().st_mode
+            yield part
+            part.chmod(usual)  # safetensors writes files that only their owner may read
+            _sync(part, os.O_RDWR)
+            os.replace(part, path)
+            sync_folder(path.parent)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+@contextmanager
+def _disk_full_named(path: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         if is_disk_full(error):
             raise NotWritable(path, error) from None
         raise
-    finally:
-        part.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -80,23 +85,20 @@ def written_together(path: str | Path) -> Iterator[Path]:
     missing = not os.path.exists(path)
     folder = output_folder(path)
     part = folder / f".files.part{os.getpid()}"  # see remove_parts
-    done = False
     try:
-        part.mkdir()
-        yield part
-        for file in sorted(part.iterdir()):
-            os.replace(file, folder / file.name)
-        sync_folder(folder)
-        done = True
-    except OSError as error:
-        if is_disk_full(error):
-            raise NotWritable(folder, error) from None
-        raise
-    finally:
+        with _disk_full_named(folder):
+            part.mkdir()
+            yield part
+            for file in sorted(part.iterdir()):
+                os.replace(file, folder / file.name)
+            sync_folder(folder)
+    except BaseException:
         shutil.rmtree(part, ignore_errors=True)
-        if missing and not done:
+        if missing:
             with suppress(OSError):  # it has other files by now
                 folder.rmdir()
+        raise
+    part.rmdir()
 
 
 def remove_parts(folder: Path) -> None:
@@ -230,10 +232,8 @@ def output_file(path: str | Path, option: str = "--out", such_as: str = "report.
 def check_path(path: str | Path, what: str) -> Path:
     """The path. Raises an InputError if no file system can have such a path; the message calls it ``what``."""
     text = os.fspath(path)
-    if not text.strip():
-        raise InputError(f"{what} is empty; name a file or folder")
-    if "\0" in text:
-        raise InputError(f"{what} has a NUL character, which no file name can have")
+    if not text.strip() or "\0" in text:
+        raise InputError(f"{what} must name a file or folder, not {text!r}")
     return Path(text)
 
 

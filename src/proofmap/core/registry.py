@@ -34,7 +34,6 @@ class Registry(Generic[T]):
     def __init__(self, kind: str, group: str, *, attribute: str = "name") -> None:
         self.kind, self.group, self.attribute = kind, group, attribute
         self._known: dict[str, type[T]] = {}
-        self._broken: dict[str, str] = {}
         self._asked = False
 
     def register(self, thing: type[Any]) -> type[Any]:
@@ -52,8 +51,6 @@ class Registry(Generic[T]):
 
     def __getitem__(self, name: str) -> type[T]:
         self._ask_plugins()
-        if name in self._broken:
-            raise InputError(self._broken[name])
         if name not in self._known:
             name = shortened(name, _LONGEST)
             nearest = sorted(difflib.get_close_matches(name.lower(), self._known, n=_SHOWN, cutoff=0))
@@ -79,7 +76,7 @@ class Registry(Generic[T]):
                 self.register(point.load())
             except Exception as error:  # a broken package must not hide the others
                 package = point.dist.name if point.dist else "?"
-                problem = f"the {self.kind} {point.name!r} of the installed package {package} cannot be loaded: {error}"
-                if point.name not in self._known:
-                    self._broken[point.name] = problem
-                warnings.warn(problem, stacklevel=4)
+                warnings.warn(
+                    f"the {self.kind} {point.name!r} of the installed package {package} cannot be loaded: {error}",
+                    stacklevel=4,
+                )
