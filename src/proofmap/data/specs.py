@@ -153,7 +153,7 @@ def list_datasets() -> list[DatasetInfo]:
     """All kinds of dataset that :func:`load_dataset` opens.
 
     >>> [info.form for info in list_datasets()][:2]
-    ['FOLDER', 'npz:FILE?layout=nhwc|nchw']
+    ['FOLDER', 'csv:FILE']
     """
     return [info for info, _ in READERS.values()]
 
@@ -255,3 +255,24 @@ def _split_options(rest: str, spec: str) -> tuple[str, dict[str, str]]:
 def _unknown(kind: str) -> InputError:
     hint = did_you_mean(kind, READERS)
     return InputError(f"there is no kind of dataset {kind!r}.{hint} Known are: {', '.join(sorted(READERS))}")
+
+
+for _kind in [
+    "folder",
+    "csv",
+    "table",
+    "text",
+    "series",
+    "voc",
+    "npz",
+    "imagenette",
+    "imagenette-corner",
+    "imagenet",
+    "imagenet-real",
+    "cifar10",
+    "cifar100",
+    "hf",
+    "photos",
+    "samples",
+]:
+    READERS[_kind] = READERS.pop(_kind)  # as they are listed
