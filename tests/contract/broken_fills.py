@@ -28,10 +28,6 @@ def showing(backgrounds: Callable[[Tensor, Tensor, Inputs], Tensor], **changes: 
     return fill(backgrounds=own, **changes)
 
 
-def dark(images: Tensor, *_: Any) -> Tensor:
-    return images / 2
-
-
 def careless(what: Callable[[Tensor], object]) -> Fill:
     """A fill that does something it must not do, beside its work."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -33,16 +32,6 @@ def of_its_own() -> Game:
 def nameless() -> Game:
     def record(self: Game, session: Session) -> dict[str, object]:
         return {k: v for k, v in InsertionGame.record(self, session).items() if k != "game"}
-
-    return game(record=record)
-
-
-def counting_records() -> Game:
-    """The record says how often it was asked for."""
-    times = itertools.count()
-
-    def record(self: Game, session: Session) -> dict[str, object]:
-        return {**InsertionGame.record(self, session), "time": next(times)}
 
     return game(record=record)
 

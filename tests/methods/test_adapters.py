@@ -316,27 +316,6 @@ def test_signs_are_known(captum: ModuleType) -> None:
     assert [FromObject(of=saliency, options={"abs": size}).signed for size in (True, False)] == [False, True]
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
-        "captum:GradientShap(baselines=gray,n_samples=2)",
-        "captum:DeepLiftShap(baselines=0.5)",
-        "captum:NoiseTunnel(attribution_method=IntegratedGradients,nt_samples=2,n_steps=2)",
-        "captum:NoiseTunnel(attribution_method=IntegratedGradients(baselines=gray,n_steps=2),nt_samples=2)",
-        "captum:IntegratedGradients(baselines=(0.1,0.2,0.3),n_steps=2)",
-        "captum:DeepLift",
-        "captum:GuidedGradCam",
-        "captum:FeatureAblation(perturbations_per_eval=16)",
-    ],
-)
-def test_classes_that_ask_for_more_work(captum: ModuleType, spec: str, f: Classifier, images: Tensor) -> None:
-    method = make_method(spec)
-    maps = method(f, images, LABELS)
-    assert maps.shape == (2, 3, *SIZE) and maps.isfinite().all() and maps.std() > 0
-    alone = method(f, images[1:], LABELS[1:, :1])
-    torch.testing.assert_close(alone, maps[1:, :1], rtol=1e-3, atol=1e-5)
-
-
 def test_what_a_library_cannot_do_is_an_input_error_that_names_it(captum: ModuleType, images: Tensor) -> None:
     with pytest.raises(
         InputError, match=r"captum:LRP fails on this net: TypeError: Module of type .*Flatten"

@@ -6,7 +6,6 @@ import copy
 import itertools
 import math
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,12 +16,10 @@ import proofmap as pm
 from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.batching import BatchSize
-from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Pictures, Rows, Series
 from proofmap.core.progress import Progress
-from proofmap.core.ranking import keep_top
-from proofmap.fills import Blur, Gray, Images, Noise
-from proofmap.methods import LearnedMask, make_method
+from proofmap.fills import Blur, Gray, Images
+from proofmap.methods import LearnedMask
 from proofmap.methods.cams import GradCAM
 from proofmap.methods.grids import enlarged, upsampling
 from proofmap.methods.masks import belief_problem
@@ -37,9 +34,6 @@ from proofmap.methods.masks.belief_problem import (
     warped,
 )
 from proofmap.methods.masks.engine import MaskEngine, Slots
-from proofmap.methods.method import Cost
-from proofmap.metrics.roughness import roughness
-from proofmap.plugins.identity import provenance
 from proofmap.session import Session
 from tests.mask_toys import unnormalised
 from tests.sessions import Bound, bound
@@ -216,19 +210,6 @@ def test_a_label_hardly_believed_may_be_proved_a_little_less() -> None:
         assert problem.control(slots).item() == pytest.approx(expected, abs=1e-5)
 
 
-def test_a_larger_pull_can_be_kept_to_labels_that_are_hardly_believed() -> None:
-    """c = 2 log(A / f), at least -.5, and at most 4 where f <= .01 and .5 elsewhere."""
-    f, images = net(), pixels(4, SIZE)
-    ready = bound(BeliefMask(fills=("gray",), pull=4.0, pull_below=0.01), f)
-    problem, slots = seated(ready, images, torch.zeros(4, dtype=torch.long))
-    slots["f"] = torch.tensor([0.005, 0.01, 0.011, 0.3])
-    slots["curve"] = torch.tensor([[[0.9, torch.nan]]] * 4)
-    torch.testing.assert_close(problem.control(slots), torch.tensor([[4.0], [4.0], [0.5], [0.5]]))
-    slots["curve"] = torch.tensor([[[0.01]], [[0.011]], [[0.012]], [[0.01]]])
-    expected = [2 * math.log(2), 2 * math.log(1.1), 2 * math.log(0.012 / 0.011), -0.5]
-    assert problem.control(slots)[:, 0].tolist() == pytest.approx(expected, abs=1e-5)
-
-
 @pytest.mark.parametrize("logit", [-12.0, -1.0, 2.0, 9.0, 11.0])
 def test_a_push_does_not_vanish_where_the_net_is_sure(logit: float) -> None:
     """Against the derivatives by hand, for F a logistic function, whose own derivative is F (1 - F)."""
@@ -340,16 +321,6 @@ def test_the_bounds_enclose_f_and_every_other_map() -> None:
         assert bool((weak < found).all()) and bool((found < strong).all())
 
 
-def test_smoothness_makes_smoother_maps() -> None:
-    f, images = net(), pixels(2, SIZE)
-    labels = f.top(images, 2)
-    rough = []
-    for smoothness in (0.0, 0.1):
-        maps = BeliefMask(passes=40, fills=("gray",), grid=16, smoothness=smoothness)(f, images, labels)
-        rough.append(roughness(keep_top(maps.flatten(0, 1), 0.2)).mean())
-    assert rough[1] < 0.8 * rough[0]
-
-
 # ---- the closing fit --------------------------------------------------------------------------------------------
 
 
@@ -365,15 +336,6 @@ def test_the_least_change_is_the_damped_solution_of_least_length() -> None:
         )  # ridge as least squares
         weights = torch.linalg.pinv(pulled.T @ pulled) @ -error.clamp(-0.5, 0.5)
         torch.testing.assert_close(found.flatten().double(), weights @ flat, rtol=1e-4, atol=1e-6)
-
-
-def test_a_change_is_bounded_where_slopes_say_nothing() -> None:
-    slopes = torch.stack(
-        [torch.zeros(2, 3, 3), torch.full((2, 3, 3), 1e-6), torch.full((2, 3, 3), torch.nan)]
-    )
-    change = least_change(slopes, torch.full((3, 2), 0.4))
-    assert change[0].abs().max() == 0 and change[2].abs().max() == 0
-    assert change[1].square().mean().sqrt() == pytest.approx(0.5)
 
 
 def test_a_round_visits_every_part_of_the_curve_and_the_next_one_elsewhere() -> None:
@@ -436,21 +398,6 @@ def plain_change(
     return change.view_as(weights[0])
 
 
-def test_weights_for_every_fill_learn_as_one() -> None:
-    f, images, labels = net(), pixels(3, SIZE), torch.tensor([2, 0, 1])
-    learned = []
-    for passes in (48, 46):  # the latter has no fit, and so one weight for all fills
-        ready = bound(BeliefMask(passes=passes, fills=("gray", "blur"), grid=8), f)
-        problem, slots = seated(ready, images, labels)
-        slots |= {name: torch.zeros_like(slots["weights"]) for name in ("first", "second")}
-        slots["scale"] = torch.ones(3)
-        MaskEngine(problem, BatchSize(16))._step(slots)
-        learned.append(slots["weights"])
-    every, one = learned
-    assert every.shape[1] == 2 and one.shape[1] == 1
-    torch.testing.assert_close(every, one.expand_as(every))
-
-
 def test_labels_that_are_far_from_f_or_sure_learn_to_the_end() -> None:
     f, images, labels = net(), pixels(3, SIZE), torch.tensor([0, 0, 0])
     ready = bound(BeliefMask(passes=48, fills=("gray", "blur"), grid=8), f)
@@ -490,15 +437,6 @@ def test_the_closing_fit_brings_areas_nearer_to_f(monkeypatch: pytest.MonkeyPatc
 # ---- settings and nets -----------------------------------------------------------------------------------------
 
 
-def test_presets_and_passes() -> None:
-    assert BeliefMask() == BeliefMask.preset("fast") and BeliefMask().cost(2).passes <= 400
-    thorough = make_method("belief-mask:preset=thorough")
-    assert isinstance(thorough, BeliefMask) and thorough.steps == 200
-    assert thorough.cost(1) == Cost(forward=2, gradient=600)
-    steady = make_method("belief-mask:preset=steady")
-    assert isinstance(steady, BeliefMask) and steady.target == "curve" and steady.cost(1) == thorough.cost(1)
-
-
 def test_the_cost_counts_every_pass_and_those_to_begin() -> None:
     seen = 0
 
@@ -515,19 +453,6 @@ def test_the_cost_counts_every_pass_and_those_to_begin() -> None:
     assert seen == 2 * ready.cost(2).passes == 4 * (2 + 6)
 
 
-def test_fills_are_written_with_a_plus() -> None:
-    s = make_method("belief-mask:fills=gray+blur(sigma=3)+noise,passes=30")
-    assert isinstance(s, BeliefMask) and s.fills == (Gray(), Blur(sigma=3), Noise()) and s.steps == 10
-    assert make_method(s.title()) == s and s.title() == "belief-mask:passes=30,fills=gray+blur(sigma=3)+noise"
-    assert make_method({"method": "belief-mask", "fills": ["gray", {"fill": "blur", "sigma": 3}]}).fills[
-        1
-    ] == Blur(sigma=3)
-    with pytest.raises(InputError, match="at least one fill"):
-        BeliefMask(fills=())
-    with pytest.raises(InputError, match="grey"):
-        make_method("belief-mask:fills=grey+blur")
-
-
 def test_a_session_has_the_random_images_of_fills_that_name_none() -> None:
     pictures, others = pixels(4, SIZE, seed=8), pixels(3, SIZE, seed=9)
     own = Images(source=pictures, crop="none")
@@ -541,12 +466,6 @@ def test_a_session_has_the_random_images_of_fills_that_name_none() -> None:
     named = BeliefMask(fills=("gray", own))
     unasked.prepare(named)
     assert unasked.used_source is None and len(own.drawn_from(unasked).marks) == 4
-
-
-def test_the_record_says_what_was_used() -> None:
-    record = bound(BeliefMask(fills=("gray",)), net()).record()
-    assert record["precision"] == "float32" and record["start"]["method"] == "grad-cam"  # type: ignore[index]
-    assert record["fills"] == [{"fill": "gray", "color": [round(v, 6) for v in MEAN]}]
 
 
 @pytest.mark.parametrize("kind", ["series", "rows", "function"])
@@ -573,47 +492,3 @@ def test_inputs_and_nets_without_pictures_or_layers(kind: str) -> None:
     assert [fill.name for fill in ready.parts_in().fills] == expected[kind]
     maps = ready(images, labels, progress=Progress())
     assert ratios(f, images, maps, labels).log().abs().mean() < 0.05
-
-
-def test_the_code_of_a_fill_of_ones_own_counts(tmp_path: Path) -> None:
-    """A fill in a tuple of fills is no less part of the method than one alone: edited code must not keep old scores."""
-    text = """
-from typing import ClassVar
-import torch
-from proofmap.fills import Fill
-
-class Bright(Fill):
-    name: ClassVar[str] = "bright"
-    description: ClassVar[str] = "bright"
-    def backgrounds(self, session, images, keys):
-        return torch.full_like(images, 0.9)
-"""
-    records = []
-    for k, value in enumerate(("0.9", "0.8")):
-        file = tmp_path / f"mine{k}.py"
-        file.write_text(text.replace("0.9", value), encoding="utf-8")
-        records.append(provenance(make_method(f"belief-mask:fills=gray+{file}:Bright")))
-    assert records[0]["code"] != records[1]["code"]
-
-
-@pytest.mark.parametrize("side, grid", [(224, 55), (224, 56), (224, 300), (97, 10)])
-def test_the_grid_has_as_many_cells_as_were_asked_for(side: int, grid: int) -> None:
-    f = Classifier(drawn(nn.Sequential(nn.Flatten(), nn.Linear(3 * side * 8, 2))), size=(side, 8))
-    problem = bound(BeliefMask(fills=("gray",), grid=grid), f).problem(f.frozen())
-    cells = min(grid, side)
-    assert [matrix.shape[1] for matrix in problem.up] == [cells, -(-8 * cells // side)]
-
-
-def test_costs_are_those_of_the_fills_that_are_there() -> None:
-    f = Classifier(drawn(nn.Linear(7, 3)), inputs=Rows(columns=7, mean=(0.0,) * 7, std=(1.0,) * 7))
-    ready = bound(BeliefMask(), f)
-    assert len(ready.parts_in().fills) == 2 and ready.cost(3).gradient == 600
-    with pytest.raises(InputError, match="passes must be at least 3"):
-        BeliefMask(passes=2)
-
-
-def test_pictures_of_other_channels_learn_on_noise() -> None:
-    layers = nn.Sequential(nn.Conv2d(4, 4, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(256, 2))
-    f = Classifier(drawn(layers), size=8, mean=(0.5,) * 4, std=(0.5,) * 4)
-    maps = BeliefMask(passes=6, grid=4)(f, torch.rand(1, 4, 8, 8), torch.tensor([[0, 1]]))
-    assert maps.shape == (1, 2, 8, 8)

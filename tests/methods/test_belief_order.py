@@ -31,7 +31,7 @@ from proofmap.metrics import insertion
 from proofmap.metrics.games import Quadrature
 from proofmap.metrics.scores import completeness, soundness
 from tests.sessions import bound
-from tests.toys import conv_classifier, counted_classifier, drawn, normal, pixels
+from tests.toys import counted_classifier, drawn, normal, pixels
 
 FLOOR = 5e-4
 
@@ -176,19 +176,6 @@ def test_with_a_random_fill_it_plays_with_the_mean_over_the_draws() -> None:
 
             found = tuple(maps[i, label].argsort(descending=True).tolist())
             assert cost(found) <= min(map(cost, permutations(range(4)))) + 1e-3
-
-
-def test_superpixels_of_different_sizes_are_weighted_as_the_judge_weights_them() -> None:
-    """The area that the search believes in is that of the judge at the same points."""
-    f, images, labels = conv_classifier(12), pixels(2, 12), torch.tensor([[0, 1, 2, 3]]).expand(2, -1)
-    maps = {steady: BeliefOrder(regions=16, steady=steady)(f, images, labels) for steady in (0.0, 0.1)}
-    errors = {
-        steady: (curves.auc / curves.f).log().abs().mean().item()
-        for steady, map_ in maps.items()
-        if (curves := insertion(f, images, map_, labels, points="all"))
-    }
-    chance = insertion(f, images, Random(per_label=True)(f, images, labels), labels, points="all")
-    assert max(errors.values()) < 0.35 * (chance.auc / chance.f).log().abs().mean().item(), errors
 
 
 def test_the_weights_are_those_of_the_paper_s_mean() -> None:

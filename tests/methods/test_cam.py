@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -18,7 +16,6 @@ from proofmap.core.errors import InputError
 from proofmap.methods.cams import GradCAM, find_layer
 from proofmap.models.efficientnet_lite import VARIANTS, EfficientNetLite
 from proofmap.models.resnets import CifarResNet
-from tests.sessions import bound
 from tests.toys import conv_net, drawn, pixels
 
 LABELS = torch.tensor([[0, 3, 1], [2, 1, 0]])
@@ -109,19 +106,6 @@ def test_a_layer_beside_the_way_to_the_logits_is_passed_over() -> None:
     assert find_layer(Classifier(WithDecoder(), size=8)).name == "body"
 
 
-def test_logits_that_always_sum_to_zero_hide_no_layer() -> None:
-    class Balanced(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.conv = nn.Conv2d(3, 1, 3)
-
-        def forward(self, x: Tensor) -> Tensor:
-            z = self.conv(x).mean(dim=(1, 2, 3))
-            return torch.stack([z, -z], dim=1)
-
-    assert find_layer(Classifier(drawn(Balanced()), size=8)).name == "conv"
-
-
 def test_the_attention_of_a_transformer_is_no_spatial_map() -> None:
     class Attentive(nn.Module):
         def __init__(self) -> None:
@@ -141,38 +125,6 @@ def test_a_net_without_a_spatial_layer_is_told() -> None:
     f = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(48, 8), nn.ReLU(), nn.Linear(8, 3)), size=4)
     with pytest.raises(InputError, match=r"no layer has a spatial map \(N, C, h, w\)"):
         GradCAM()(f, pixels(1, 4), torch.tensor([[0]]))
-
-
-def scripted() -> nn.Module:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # TorchScript is deprecated
-        net: nn.Module = torch.jit.script(conv_net())
-    return net
-
-
-def test_torchscript_has_no_layers_to_watch() -> None:
-    with pytest.raises(InputError, match="pass the net it was made from"):
-        GradCAM()(Classifier(scripted(), size=8), pixels(1, 8), torch.tensor([[0]]))
-
-
-def test_a_part_in_torchscript_is_passed_over() -> None:
-    inner = scripted()
-    inner[6].weight.data.copy_(torch.eye(4, 12))  # type: ignore[index]
-    net = nn.Sequential(nn.Conv2d(3, 3, 3, padding=1), inner).eval()
-    assert find_layer(Classifier(net, size=8)).name == "0"
-
-
-def test_the_layer_is_found_in_inference_mode() -> None:
-    f = Classifier(conv_net(), size=8)
-    with torch.inference_mode():
-        ready = bound(GradCAM(), f)
-    assert ready.layer_in() == find_layer(f)
-
-
-def test_a_function_has_no_layers_to_see() -> None:
-    net = conv_net()
-    with pytest.raises(InputError, match="this classifier wraps a function"):
-        GradCAM()(Classifier(lambda x: net(x), size=8), pixels(1, 8), torch.tensor([[0]]))
 
 
 class Branched(nn.Module):
@@ -218,22 +170,6 @@ def test_a_layer_that_cannot_serve_is_told(layer: str, told: str) -> None:
 # ---- the map -----------------------------------------------------------------------------------------------
 
 
-def test_the_maps_are_those_of_torch_cam_before_enlarging(
-    known: tuple[Classifier, nn.Module, str], torchcam: ModuleType
-) -> None:
-    f, net, layer = known
-    images = pixels(2, f.size)
-    assert isinstance(f.net, nn.Module)
-    ready = bound(GradCAM(layer=layer), f)
-    ours = ready.low_resolution(images, LABELS)
-    x = ((images - 0.5) / 0.25).requires_grad_(True)
-    for j in range(3):
-        with torchcam.GradCAM(net, target_layer=layer) as extractor:
-            (theirs,) = extractor(LABELS[:, j].tolist(), net(x), normalized=False)
-        scale = float(theirs.abs().max()) + 1e-12
-        torch.testing.assert_close(ours[:, j] / scale, theirs.detach() / scale, rtol=0, atol=1e-4)
-
-
 def test_the_maps_are_those_of_pytorch_grad_cam_after_enlarging_and_scaling(
     known: tuple[Classifier, nn.Module, str], pytorch_grad_cam: ModuleType
 ) -> None:
@@ -267,35 +203,6 @@ def test_a_named_layer_is_used() -> None:
     f, images, labels = Classifier(conv_net(), size=8), pixels(1, 8), torch.tensor([[0]])
     assert not torch.equal(GradCAM(layer="1")(f, images, labels), GradCAM()(f, images, labels))
     assert torch.equal(GradCAM(layer="3")(f, images, labels), GradCAM()(f, images, labels))
-
-
-@pytest.mark.parametrize("failing", [False, True])
-def test_no_hook_is_left_behind(failing: bool) -> None:
-    class Moody(nn.Module):
-        good: ClassVar[bool] = True
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.net = conv_net()
-
-        def forward(self, x: Tensor) -> Tensor:
-            out: Tensor = self.net(x)
-            if not self.good:
-                raise KeyboardInterrupt
-            return out
-
-    net = Moody()
-    f = Classifier(net, size=8, batch_size=4)
-    Moody.good = not failing
-    arguments: Any = (f, pixels(1, 8), torch.tensor([[0]]))
-    if failing:
-        for method in (GradCAM(), GradCAM(layer="net.3")):
-            with pytest.raises(KeyboardInterrupt):
-                method(*arguments)
-    else:
-        GradCAM()(*arguments)
-    for module in [*net.modules(), *f.net.modules()]:  # type: ignore[union-attr]
-        assert not module._forward_hooks and not module._backward_hooks
 
 
 def test_where_tokens_are_mixed_behind_the_last_picture_the_layer_must_be_named() -> None:

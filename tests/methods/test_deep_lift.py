@@ -13,9 +13,7 @@ from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
 from proofmap.core import streams
-from proofmap.core.batching import BatchSizeWarning
 from proofmap.core.errors import InputError
-from proofmap.core.inputs import Inputs
 from proofmap.fills import Fill, make_fill
 from proofmap.methods import make_method
 from proofmap.methods.gradients.paths import SumRuleWarning, gap
@@ -27,7 +25,7 @@ from tests.methods.test_gradients import LABELS, deeper_net, normalised
 from tests.methods.test_lrp import assert_same, classifier, pooled_net, residual_net, rows_classifier
 from tests.methods.test_rectified import RELUS, Functional
 from tests.sessions import bound
-from tests.toys import MEAN, STD, conv_net, drawn, linear_classifier, pixels
+from tests.toys import MEAN, conv_net, drawn, linear_classifier, pixels
 
 
 def curved_net() -> nn.Sequential:
@@ -85,13 +83,6 @@ def test_it_is_captums_for_every_label(net: str, baseline: str, captum: ModuleTy
         assert_same(maps[:, j], expected)
 
 
-def test_captum_is_wrong_behind_maxima_by_its_own_account(captum: ModuleType) -> None:
-    """Why nets with maxima are compared with sums written out."""
-    images, net = pixels(3, 8), pooled_net()
-    _, off = captums(captum, net, images, normalised(torch.zeros(3, 3, 8, 8)), 1)
-    assert float(off.abs().max()) > 0.1
-
-
 @pytest.mark.parametrize("kernel, stride", [(2, 2), (3, 1)])
 def test_maxima_share_their_change_between_two_winners(kernel: int, stride: int) -> None:
     """Written out for every window: overlapping ones, too."""
@@ -128,19 +119,6 @@ def test_it_does_not_matter_how_a_net_rectifies(rectify: str) -> None:
     images = pixels(2, 8)
     found = DeepLIFT()(classifier(Functional(rectify)), images, LABELS[:2])
     assert_same(found, DeepLIFT()(classifier(conv_net()), images, LABELS[:2]))
-
-
-def test_captum_is_wrong_where_a_rectifier_is_a_function(captum: ModuleType) -> None:
-    """Why this is our own: its sums are off, silently, and ours are not."""
-    net, images = Functional("F.relu"), pixels(3, 8)
-    f = classifier(net)
-    change = f.logits(images) - f.logits(f.blank(3))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        theirs = captum.DeepLift(net).attribute(normalised(images), torch.zeros(3, 3, 8, 8), target=2)
-    assert gap(theirs.detach().sum(dim=(1, 2, 3))[:, None], change[:, 2:3], LABELS[:, 2:3]) > 0.05
-    ours = DeepLIFT()(f, images, LABELS).sum(dim=(2, 3))
-    assert gap(ours, change, LABELS) < 1e-3
 
 
 @pytest.mark.parametrize("net", [*NETS.values(), residual_net, partial(Functional, "F.relu6")])
@@ -182,18 +160,6 @@ def test_where_nothing_changes_the_derivative_counts() -> None:
     assert maps[0, :, 1:].abs().max() == 0
 
 
-def test_an_activation_whose_input_does_not_change_has_its_derivative() -> None:
-    """relu(x1 + x2 + 1) from (0, 0) to (1, -1): the logit does not move, and what the two do to it cancels."""
-    net = nn.Sequential(nn.Linear(2, 1), nn.ReLU(), nn.Linear(1, 2))
-    with torch.no_grad():
-        for weight in net.parameters():
-            weight.fill_(1.0)
-    maps = DeepLIFT()(
-        rows_classifier(net.eval(), columns=2), torch.tensor([[1.0, -1.0]]), torch.tensor([[0]])
-    )
-    assert maps[0, 0].tolist() == [1.0, -1.0]
-
-
 def test_random_baselines_are_averaged() -> None:
     f, images = classifier(conv_net()), pixels(2, 8)
     both = make_method("deep-lift:baseline=noise,draws=2")(f, images, LABELS[:2])
@@ -218,33 +184,6 @@ def test_a_net_that_goes_two_ways_is_refused() -> None:
         DeepLIFT()(f, torch.ones(1, 3), torch.tensor([[0]]))
 
 
-def test_the_baseline_stands_in_the_record() -> None:
-    f = Classifier(conv_net(), size=8, mean=MEAN, std=STD)
-    ready = bound(make_method("deep-lift:baseline=gray(color=1)"), f)
-    assert ready.record()["baseline"] == {"fill": "gray", "color": [1.0, 1.0, 1.0]}
-
-
-class Reordered(nn.Module):
-    """Its outputs are picked by whole numbers that an activation has limited."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.net = conv_net()
-        self.register_buffer("places", torch.tensor([0, 1, 2, 9]))
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.net(x)[:, self.get_buffer("places").clamp(max=3)]
-        return out
-
-
-def test_activations_of_whole_numbers_are_left_alone() -> None:
-    images = pixels(2, 8)
-    assert_same(
-        DeepLIFT()(classifier(Reordered()), images, LABELS[:2]),
-        DeepLIFT()(classifier(conv_net()), images, LABELS[:2]),
-    )
-
-
 class Squared(nn.Module):
     """A product of two things that both depend on the input, with something added in the same step."""
 
@@ -266,21 +205,3 @@ def test_a_product_within_another_step_is_refused(kind: str) -> None:
     f = rows_classifier(drawn(Squared(kind)), columns=3)
     with pytest.raises(InputError, match="no rule for a product of two tensors"):
         DeepLIFT()(f, torch.ones(1, 3), torch.tensor([[0]]))
-
-
-def test_memory_that_runs_out_late_counts_no_image_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    images, f = pixels(4, 8), classifier(conv_net(), batch_size=8)
-    expected = DeepLIFT()(f, images, LABELS[[0, 1, 2, 0]])
-    merged, calls = type(f.inputs).merged_channels, []
-
-    def short(self: Inputs, values: Tensor, how: Any) -> Tensor:
-        calls.append(len(values))
-        if len(calls) == 1:
-            raise RuntimeError("CUDA out of memory")
-        return merged(self, values, how)
-
-    monkeypatch.setattr(type(f.inputs), "merged_channels", short)
-    with pytest.warns(BatchSizeWarning):
-        found = DeepLIFT()(f, images, LABELS[[0, 1, 2, 0]])
-    assert calls == [4, 2, 2]
-    torch.testing.assert_close(found, expected)

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
-from proofmap.core.errors import InputError
 from proofmap.core.inputs import Series
 from proofmap.core.progress import Progress
 from proofmap.methods.masks.extremal import ExtremalPerturbation
@@ -172,11 +171,3 @@ def test_series_are_blurred_by_time_steps_and_masked_by_segments() -> None:
     event[0, 0, 8:16] = 4.0
     maps = S.changed(steps=20, areas=(0.25,), smooth=0.0)(f, event, torch.tensor([[1]]))
     assert maps.shape == (1, 1, 4) and int(maps.argmax()) == 1
-
-
-def test_areas_that_cannot_be_are_refused() -> None:
-    for areas in ((), (0.0,), (0.5, 1.0)):
-        with pytest.raises(InputError, match="areas must be shares"):
-            ExtremalPerturbation(areas=areas)
-    assert ExtremalPerturbation.preset("torchray").areas == (0.1,)
-    assert ExtremalPerturbation.preset("paper").steps == 800

@@ -16,7 +16,7 @@ from proofmap.methods.masks.fong_vedaldi import FongVedaldi, FongVedaldiProblem
 from proofmap.methods.masks.method import noise_like
 from tests.mask_toys import SIZE, gradient_of, in_and_out, lively, logits_of, patch_task, seated, unnormalised
 from tests.sessions import bound
-from tests.toys import counted_classifier, normal, pixels
+from tests.toys import normal, pixels
 
 
 def plain_blur(m: Tensor, sigma: float) -> Tensor:
@@ -102,18 +102,6 @@ def test_the_first_disc_is_the_smallest_that_takes_the_label_away() -> None:
     assert not bool(slots["weights"][1].any())  # gray strengthens label 1: there is nothing to delete
 
 
-def test_discs_are_shown_once_for_all_labels() -> None:
-    seen = []
-    for labels in (1, 3):
-        f, tally = counted_classifier()
-        method = FongVedaldi(steps=2, grid=4, fill="gray")
-        ready = bound(method, f)
-        ready(pixels(2, 8), torch.arange(labels).expand(2, labels))
-        seen.append(tally.images)
-        assert method.cost(labels).forward == 35 and method.cost(labels).gradient == 2 * labels
-    assert seen[1] - seen[0] == 2 * 2 * 2  # two images, two more labels, two steps
-
-
 @pytest.mark.parametrize("options", ["preset=pytorch,steps=40", "jitter=0,mask_blur=1,steps=40,l1=0.003"])
 def test_the_patch_is_found(options: str) -> None:
     f, image = patch_task()
@@ -130,12 +118,3 @@ def test_presets_are_the_sources() -> None:
     assert (original.l1, original.tv, original.jitter, original.mask_blur) == (1e-4, 1e-2, 4, 5)
     assert (other.steps, other.l1, other.tv, other.noise, other.penalty) == (500, 0.01, 0.2, 0.2, "mean")
     assert other.corners and other.fill == Median(kernel=11) and other.start == "ones"
-
-
-def test_noise_is_normal_and_belongs_to_its_key() -> None:
-    keys = streams.random_words(torch.tensor(streams.key_of("noise")), 40)
-    noise = noise_like(torch.zeros(40, 3, 50, 50), keys)
-    assert abs(noise.mean().item()) < 0.01 and noise.std().item() == pytest.approx(1, abs=0.01)
-    assert torch.equal(noise_like(torch.zeros(1, 3, 50, 50), keys[7:8])[0], noise[7])
-    flat = noise.flatten(1)
-    assert (flat @ flat.T / 7500 - torch.eye(40)).abs().max() < 0.08  # no two draws alike

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
-from proofmap.core.errors import InputError
 from proofmap.methods.gradients.plain import Channels, Gradient, GradientInput, input_gradients
 from tests.toys import MEAN, STD, Linear, conv_net, drawn, linear_classifier, pixels
 
@@ -97,16 +96,6 @@ def test_gradient_x_input_of_a_linear_net_sums_to_the_logit() -> None:
     torch.testing.assert_close(sums, f.logits(images) - f.net.bias, rtol=1e-4, atol=1e-5)
 
 
-def test_a_mean_outside_the_range_of_pixels_is_the_mean_all_the_same(captum: ModuleType) -> None:
-    inner, images, labels = conv_net(), pixels(1, 8), torch.tensor([[2]])
-    f = Classifier(inner, size=8, mean=(-0.5, 1.5, 0.5), std=(0.5, 0.5, 2.0))
-    shifted = (images - torch.tensor([-0.5, 1.5, 0.5]).view(1, 3, 1, 1)) / torch.tensor([0.5, 0.5, 2.0]).view(
-        1, 3, 1, 1
-    )
-    theirs = captum.InputXGradient(inner).attribute(shifted.requires_grad_(True), target=2)
-    torch.testing.assert_close(GradientInput()(f, images, labels)[0], theirs.sum(1), rtol=1e-4, atol=1e-6)
-
-
 def test_the_gradient_of_a_linear_net_is_its_weights() -> None:
     f, images = linear_classifier(4, 4), pixels(3, 4)
     assert isinstance(f.net, Linear)
@@ -125,15 +114,6 @@ def test_gradients_in_pixel_units_are_finite_differences() -> None:
         down[0, c, i, j] -= 1e-3
         slope = (f(up) - f(down))[0, labels[0]] / 2e-3
         torch.testing.assert_close(gradient[:, c, i, j].float(), slope.float(), rtol=0.02, atol=1e-3)
-
-
-def test_a_net_without_gradients_is_told() -> None:
-    def steps(x: Tensor) -> Tensor:
-        bright = (x.mean(dim=(1, 2, 3)) > 0.5).float()
-        return torch.stack([bright, 2 - bright], dim=1)
-
-    with pytest.raises(InputError, match="needs gradients, and"):
-        Gradient()(Classifier(steps, size=4), pixels(1, 4), torch.tensor([[0]]))
 
 
 def test_a_net_that_gives_probabilities_is_followed_through_their_logarithm() -> None:

@@ -14,7 +14,7 @@ from proofmap.core.inputs import Rows
 from proofmap.fills import Images, Noise
 from proofmap.methods.masks.iba import IBA, Tail, find_bottleneck
 from proofmap.methods.masks.method import noise_like
-from tests.mask_toys import SIZE, gradient_of, in_and_out, lively, patch_task, seated
+from tests.mask_toys import SIZE, gradient_of, lively, seated
 from tests.sessions import bound
 from tests.toys import MEAN, STD, Counted, drawn, normal, pixels
 
@@ -63,24 +63,6 @@ def test_layers_in_front_are_not_run_again() -> None:
     front.tally.reset()
     tail(features)
     assert front.tally.images == 0
-
-
-class Worded(nn.Sequential):
-    """Gives its layers their inputs by name, as nets of Hugging Face do."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        for layer in self:
-            x = layer(input=x)
-        return x
-
-
-def test_layers_may_be_given_their_inputs_by_name() -> None:
-    net = drawn(
-        Worded(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(4 * SIZE[0] * SIZE[1], 3))
-    )
-    f, images = Classifier(net, size=SIZE, batch_size=64), pixels(3, SIZE)
-    tail = Tail(f, "1")
-    torch.testing.assert_close(tail(tail.features(images)), f.logits(images), rtol=1e-5, atol=1e-5)
 
 
 def test_a_layer_that_is_bypassed_is_refused() -> None:
@@ -162,14 +144,6 @@ def test_maps_are_bits_per_position() -> None:
 # ---- what comes out ------------------------------------------------------------------------------------------------
 
 
-def test_bits_are_where_the_net_looks() -> None:
-    f, image = patch_task(3.0)
-    pool = Images(source=pixels(20, SIZE, seed=7), crop="none")
-    maps = IBA(layer="front", fill=pool, smooth=0.5, beta=1.0, steps=20)(f, image, torch.tensor([[0]]))
-    inside, outside = in_and_out(maps)
-    assert inside > 4 * outside > 0
-
-
 def test_the_pool_and_the_layer_are_recorded_and_company_does_not_matter() -> None:
     f, images = residual(), pixels(3, SIZE)
     s = S.changed(fill=Images(source=pixels(6, SIZE, seed=7), crop="none"))
@@ -179,8 +153,3 @@ def test_the_pool_and_the_layer_are_recorded_and_company_does_not_matter() -> No
     labels = torch.tensor([[0, 1], [2, 0], [1, 2]])
     together = ready(images, labels)
     torch.testing.assert_close(ready(images[1:2], labels[1:2]), together[1:2], rtol=1e-3, atol=1e-6)
-
-
-def test_one_picture_is_no_pool() -> None:
-    with pytest.raises(InputError, match="shows only one"):
-        IBA(fill="gray")

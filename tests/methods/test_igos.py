@@ -14,7 +14,7 @@ from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.methods.masks.igos import IGOSPlusPlus
 from proofmap.methods.masks.method import noise_like
-from tests.mask_toys import SIZE, gradient_of, in_and_out, lively, logits_of, patch_task, seated, unnormalised
+from tests.mask_toys import SIZE, gradient_of, lively, logits_of, patch_task, seated, unnormalised
 from tests.sessions import bound
 from tests.toys import normal, pixels
 
@@ -93,28 +93,6 @@ def test_the_line_search_takes_the_longest_step_that_descends_enough() -> None:
     assert taken[2] < 5e-5 < 0.1 < max(taken[:2]) and len(S.trials) == 12
 
 
-@pytest.mark.parametrize("fill", ["blur", "noise"])
-def test_the_line_search_takes_the_same_step_however_many_it_tries_at_once(fill: str) -> None:
-    images, labels, found, tried = pixels(3, SIZE), torch.tensor([2, 0, 1]), [], []
-    for batch, together in ((12, 1), (60, 5), (1000, 13)):
-        f = lively(batch_size=batch)
-        problem, slots = seated(bound(S.changed(fill=fill), f), images, labels)
-        slots["weights"] = normal(3, 2, 6, 8, seed=1).sigmoid()
-        _, direction = gradient_of(problem, slots["weights"], slots)
-        sizes: list[int] = []
-        handle = f.frozen().net.register_forward_pre_hook(lambda _, x, to=sizes: to.append(len(x[0])))  # type: ignore[union-attr]
-        with torch.no_grad():
-            found.append(problem.line_search(slots, direction))
-        handle.remove()
-        assert sizes[0] == 3 * 4 * together <= batch
-        tried.append(sum(sizes))
-    assert 12 < tried[0] <= tried[1] <= tried[2] == S.changed(iterations=1).cost(3).forward
-    assert tried[0] < tried[2]  # one by one, it ends with the step that is taken
-    for reached, value in found[1:]:
-        torch.testing.assert_close(reached, found[0][0])
-        torch.testing.assert_close(value, found[0][1])
-
-
 @pytest.mark.parametrize("momentum", [False, True])
 def test_the_objective_never_rises(momentum: bool) -> None:
     f, image = patch_task()
@@ -132,13 +110,6 @@ def test_the_objective_never_rises(momentum: bool) -> None:
         looked_ahead |= not torch.equal(slots["reached"], slots["weights"])
     assert all(b <= a + 1e-6 for a, b in pairwise(values))
     assert looked_ahead is momentum
-
-
-def test_the_patch_is_found() -> None:
-    f, image = patch_task()
-    s = IGOSPlusPlus(iterations=10, integration=5, grid=16, fill="gray", tv=2.0)
-    inside, outside = in_and_out(s(f, image, torch.tensor([[0]])))
-    assert inside > 0.5 and outside < 0.1 * inside
 
 
 def test_presets_are_the_sources() -> None:

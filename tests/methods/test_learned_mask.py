@@ -14,11 +14,9 @@ from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
 from proofmap.core import streams
-from proofmap.core.errors import InputError
 from proofmap.core.progress import Progress, ProgressTask
 from proofmap.fills import Blur, Fill, Gray, Images, Noise
 from proofmap.methods import LearnedMask
-from proofmap.methods.grids import enlarged
 from proofmap.methods.masks.engine import Slots, adam_step
 from proofmap.methods.masks.learned import LearnedMaskProblem
 from proofmap.session import Session
@@ -267,32 +265,6 @@ def test_no_l1_means_one_over_the_number_of_pixels() -> None:
     assert torch.equal(default, spelled)
 
 
-@pytest.mark.parametrize(
-    "settings, told",
-    [
-        ({"steps": 0}, "steps must be a whole number of at least 1, not 0"),
-        ({"steps": 1.5}, "steps must be a whole number of at least 1, not 1.5"),
-        ({"distractors": 0}, "distractors must be"),
-        ({"masks": 0}, "masks must be"),
-        ({"scale": 0.5}, "scale must be at least 1"),
-        ({"tv": -0.1}, "tv must be at least 0"),
-        ({"tv": math.nan}, "tv must be at least 0"),
-        ({"l1": -1e-3}, "l1 must be at least 0"),
-        ({"learning_rate": 0.0}, "learning_rate must be positive"),
-        ({"masks": 2, "init_noise": 0.0}, "masks > 1 needs init_noise > 0"),
-        ({"decay": "linear"}, "decay must be one of constant, cosine"),
-        ({"variation": "cubed"}, "variation must be one of squared, absolute"),
-        ({"objective": "authors"}, "objective must be one of nll, nll-of-mean, released"),
-        ({"merge": "mean"}, "merge must be one of max, sum"),
-        ({"precision": "float8"}, "precision must be one of auto, float32, float16, bfloat16"),
-        ({"fill": "grey"}, "no fill is named 'grey'"),
-    ],
-)
-def test_bad_settings_are_refused_at_once(settings: dict[str, Any], told: str) -> None:
-    with pytest.raises(InputError, match=told):
-        LearnedMask(**settings)
-
-
 # ---- draws -------------------------------------------------------------------------------------------------
 
 
@@ -306,17 +278,6 @@ def draws_of(images: Tensor, labels: Tensor, *, batch_size: int, seed: int = 0, 
 def test_every_pair_step_mask_and_distractor_has_a_draw_of_its_own() -> None:
     keys = draws_of(pixels(2, SIZE), LABELS, batch_size=64, masks=2)
     assert len(keys) == len(set(keys)) == 4 * 5 * 2 * 3
-
-
-def test_the_backgrounds_of_a_pair_are_bit_equal_alone_and_in_company() -> None:
-    f, images, labels = lively(), pixels(3, SIZE), torch.tensor([2, 0, 1])
-    s = LearnedMask(distractors=2)
-    problem, together = problem_of(s, f, images, labels, Noise())
-    steps = torch.tensor([0, 1, 57])
-    expected = problem.backgrounds(together | {"step": steps})
-    for p in range(3):
-        alone = {name: rows[p : p + 1] for name, rows in together.items()} | {"step": steps[p : p + 1]}
-        assert torch.equal(problem.backgrounds(alone)[0], expected[p])
 
 
 # ---- nets with planted proofs --------------------------------------------------------------------------------
@@ -364,17 +325,6 @@ def test_two_masks_share_out_two_proofs() -> None:
         assert larger[patch].mean() > 0.5 and smaller[patch].mean() < 0.1
     proved, not_proved, size = math.log(1 + math.e) - 1, math.log(1 + math.e), 32 / 96
     assert loss < 2 * proved + size + 0.15 < proved + not_proved + size  # one patch each, not both to one
-
-
-def test_masks_share_out_the_image() -> None:
-    f, images = lively(), pixels(2, SIZE)
-    s = LearnedMask(masks=3, scale=3, init_noise=1.0)
-    problem, slots = problem_of(s, f, images, torch.tensor([0, 1]), Noise())
-    masks = enlarged(problem.low_masks(slots["weights"]), problem.up)
-    assert masks.shape == (2, 4, *SIZE)  # the fourth plane is the background's
-    torch.testing.assert_close(masks.sum(dim=1), torch.ones(2, *SIZE))
-    start = slots["weights"]
-    assert start.std().item() == pytest.approx(1.0, abs=0.2) and not torch.equal(start[0], start[1])
 
 
 def test_merging_takes_the_largest_or_the_sum_of_the_masks() -> None:
@@ -440,16 +390,6 @@ def test_more_variation_penalty_makes_smoother_masks_and_more_l1_smaller_ones() 
     assert small < 0.8 * large
 
 
-def test_bfloat16_learns_nearly_the_same() -> None:
-    f, image = planted()
-    exact, rounded = (
-        LearnedMask(steps=60, scale=2, fill="gray", precision=precision)(f, image, torch.tensor([[0, 1]]))
-        for precision in ("float32", "bfloat16")
-    )
-    assert rounded.dtype == torch.float32
-    torch.testing.assert_close(rounded, exact, rtol=0, atol=0.1)
-
-
 # ---- stopping ----------------------------------------------------------------------------------------------
 
 
@@ -475,24 +415,3 @@ def interrupted() -> tuple[nn.Module, Classifier, PassCounter]:
 
     net = Net().train()
     return net, Classifier(net, size=8, batch_size=2), tally
-
-
-def test_ctrl_c_ends_the_learning_and_leaves_the_net_untouched(
-    interrupted: tuple[nn.Module, Classifier, PassCounter],
-) -> None:
-    net, f, tally = interrupted
-    before = copy.deepcopy(net.state_dict())
-    s, notes, arguments = (
-        LearnedMask(steps=100, fill="gray"),
-        Notes(),
-        (pixels(2, 8), torch.tensor([[0], [1]])),
-    )
-    with pytest.raises(KeyboardInterrupt):
-        s(f, *arguments, progress=notes)
-    assert tally.passes == 30 and notes.ended == 1
-    assert all(module.training for module in net.modules())
-    assert all(weight.requires_grad and weight.grad is None for weight in net.parameters())
-    assert all(torch.equal(value, before[key]) for key, value in net.state_dict().items())
-    assert torch.is_grad_enabled()
-    tally.passes = 31
-    assert s(f, *arguments).shape == (2, 1, 8, 8)  # and the classifier is as good as before

@@ -9,7 +9,7 @@ import torch
 
 import proofmap as pm
 from proofmap.methods import make_method
-from proofmap.methods.controls import Wrapper, map_sources
+from proofmap.methods.controls import Wrapper
 from proofmap.session import Session
 from proofmap.study import run_study
 from proofmap.study.run import preview
@@ -53,13 +53,6 @@ def test_a_top_label_that_is_not_judged_is_made_for_itself() -> None:
     torch.testing.assert_close(session.maps(wrapped, images, labels), wrapped(f, images, labels))
 
 
-def test_only_a_method_with_the_same_settings_gives_its_maps() -> None:
-    methods = {spec: make_method(spec) for spec in (MASK, "learned-mask:steps=4,fill=gray", TOP)}
-    assert map_sources(methods) == {TOP: MASK}
-    del methods[MASK]
-    assert map_sources(methods) == {}
-
-
 @pytest.mark.parametrize("wrapper", ["inverse", "blurred"])
 def test_other_wrappers_take_maps_too(wrapper: str) -> None:
     f, tally = counted_classifier(size=SIZE)
@@ -71,18 +64,6 @@ def test_other_wrappers_take_maps_too(wrapper: str) -> None:
     taken = session.maps(wrapped, images, labels)
     assert tally.images == 0 and isinstance(wrapped, Wrapper) and wrapped.own_cost.passes == 0
     torch.testing.assert_close(taken, wrapped(f, images, labels))
-
-
-def test_wrappers_around_wrappers_are_made_from_what_is_there() -> None:
-    f, images = conv_classifier(SIZE), pixels(N, SIZE)
-    labels = f.top(images, 3)
-    specs = (MASK, TOP, f"inverse:{TOP}", f"inverse:{MASK}")
-    methods = {spec: make_method(spec) for spec in specs}
-    assert map_sources(methods) == {TOP: MASK, f"inverse:{TOP}": TOP, f"inverse:{MASK}": MASK}
-    session = Session(f, shared=frozenset(methods[name] for name in map_sources(methods).values()))
-    for method in methods.values():
-        maps = session.shared_maps(method, images, labels)
-        torch.testing.assert_close(maps, method(f, images, labels))
 
 
 def test_a_study_learns_each_map_once_and_a_stopped_one_ends_with_the_same_bits(tmp_path: Path) -> None:

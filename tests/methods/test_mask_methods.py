@@ -58,14 +58,6 @@ def test_a_net_that_no_gradient_passes_is_refused(spec: str) -> None:
         pm.make_method(spec)(f, pixels(1, (9, 11)), LABELS[:1])
 
 
-@pytest.mark.parametrize("spec", SPECS)
-def test_specs_are_read_back_and_presets_are_known(spec: str) -> None:
-    method = pm.make_method(spec)
-    assert pm.make_method(method.title()) == method and method.family == "mask" and method.reference
-    for preset in method.shortcuts.get("preset", {}):
-        assert method.preset(preset).title().startswith(method.name)
-
-
 @pytest.mark.parametrize("fill", ["noise", "gray"])
 def test_where_fong_and_vedaldi_start_depends_on_no_other_label(fill: str) -> None:
     f, labels = classifier_of(PICTURES), torch.tensor([[2, 3, 1, 0]]).expand(4, -1)

@@ -18,7 +18,6 @@ from benchmarks.maskers.published import PhangFix, RealTimeObjective
 from benchmarks.maskers.train import KINDS, Training, train_masker
 from proofmap import InputError
 from proofmap.classifier import Classifier
-from proofmap.core.inputs import Rows
 from proofmap.methods import make_method
 from proofmap.methods.maskers.nets import (
     Encoder,
@@ -31,8 +30,6 @@ from proofmap.methods.maskers.trained import MaskerWarning, read_header
 from proofmap.models import load_classifier
 from tests.sessions import bound
 from tests.toys import (
-    MEAN,
-    STD,
     conv_classifier,
     conv_net,
     counted_classifier,
@@ -161,21 +158,6 @@ def test_the_phang_net_mixes_two_scales() -> None:
     torch.testing.assert_close(net(features), net.mask(torch.cat(wide, dim=1)).sigmoid())
 
 
-@pytest.mark.parametrize("larger", [8.0, 0.1])
-def test_the_real_time_net_does_not_care_how_large_features_are(larger: float) -> None:
-    """As they are, fine features that are eight times larger drowned the label: one empty mask for all labels."""
-    features = [torch.rand(2, 5, 3, 3), torch.rand(2, 4, 6, 6), torch.rand(2, 3, 11, 11)]
-    labels = torch.tensor([[0, 6, 3], [2, 2, 5]])
-    masks, evidence = [], []
-    for factor in (1.0, larger):
-        torch.manual_seed(0)
-        net = RealTimeNet([5, 4, 3], labels=7, width=2).train()
-        masks.append(net([factor * x for x in features], labels))
-        evidence.append(net.evidence(factor * features[0], labels))
-    torch.testing.assert_close(*masks, rtol=0.02, atol=0.02)
-    torch.testing.assert_close(*evidence, rtol=0.02, atol=0.02)
-
-
 # ---- losses -----------------------------------------------------------------------------------------------------
 
 
@@ -250,37 +232,6 @@ def test_the_loss_of_phang_is_that_of_inside_and_outside(kind: str, outside: flo
 # ---- training ---------------------------------------------------------------------------------------------------
 
 
-ODD = {
-    "half precision": lambda: Classifier(conv_net().half(), size=8, mean=MEAN, std=STD),
-    "independent labels": lambda: conv_classifier(outputs="sigmoid"),
-    "one output": lambda: conv_classifier(labels=1, outputs="sigmoid"),
-    "some labels": lambda: conv_classifier(label_set=[0, 2]),
-    "four channels, odd sides": lambda: Classifier(
-        conv_net(channels=4), size=(7, 9), mean=(0.5,) * 4, std=(0.2,) * 4
-    ),
-}
-
-
-@pytest.mark.filterwarnings(
-    "ignore::proofmap.methods.maskers.trained.MaskerWarning"
-)  # few labels in few images
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("odd", ODD)
-def test_unusual_nets_get_maskers_too(odd: str, kind: str, tmp_path: Path) -> None:
-    f = ODD[odd]()
-    x = pixels(4, f.size, channels=f.inputs.channels)
-    out = train_masker(kind, f, x, steps=2, batch=2, width=4, out=tmp_path / "m.safetensors")
-    maps = make_method(METHODS[kind].format(out))(f, x, f.top(x, 2))
-    assert bool(maps.isfinite().all()) and bool((maps.flatten(2).std(dim=2) > 0).all())
-
-
-def test_maskers_are_for_pictures(tmp_path: Path) -> None:
-    inputs = Rows(columns=3, mean=(0, 0, 0), std=(1, 1, 1))
-    f = Classifier(nn.Linear(3, 2), inputs=inputs)
-    with pytest.raises(InputError, match="maskers are for pictures"):
-        train_masker("phang-fix", f, torch.rand(4, 3), out=tmp_path / "m.safetensors")
-
-
 # ---- files and methods ------------------------------------------------------------------------------------------
 
 
@@ -309,15 +260,6 @@ def test_all_labels_share_the_passes_of_the_net(kind: str, passes: int, maskers:
     assert cost is not None and cost.passes * 3 == passes
     single = torch.cat([ready(x, labels[:, j : j + 1]) for j in range(4)], dim=1)
     torch.testing.assert_close(maps, single, rtol=1e-4, atol=1e-5)
-
-
-def test_more_confidence_closes_the_gate(maskers: dict[str, Path]) -> None:
-    f, x = conv_classifier(), pixels(2, 8)
-    labels = torch.tensor([[0, 1, 2]] * 2)
-    spec = METHODS["dabkowski"].format(maskers["dabkowski"])
-    shut = make_method(f"{spec},confidence=1000")(f, x, labels)
-    assert torch.equal(shut[:, 0], shut[:, 1])  # nothing of the label passes
-    assert not torch.equal(*make_method(spec)(f, x, labels)[0, :2])
 
 
 def test_labels_that_a_masker_never_saw_are_told(tmp_path: Path) -> None:

@@ -14,14 +14,13 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core import registry
 from proofmap.core.errors import InputError
-from proofmap.fills import Blur, Gray, Images, Noise
+from proofmap.fills import Blur, Noise
 from proofmap.methods import METHODS, LearnedMask, Method, make_method
 from proofmap.methods.cams import GradCAM
 from proofmap.methods.controls import Random, TopLabel
 from proofmap.methods.from_function import FromFunction
 from proofmap.methods.gradients.plain import Gradient
 from proofmap.plugins.identity import identity
-from proofmap.plugins.specs import split_specs
 from proofmap.session import Session
 from tests.toys import linear_classifier, normal, pixels
 
@@ -115,47 +114,7 @@ def test_only_names_methods_and_functions_are_methods() -> None:
         make_method(3)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    "text, specs",
-    [
-        ("random", ["random"]),
-        ("random, gradient ,grad-cam", ["random", "gradient", "grad-cam"]),
-        ("learned-mask:tv=0.1,scale=8,grad-cam", ["learned-mask:tv=0.1,scale=8", "grad-cam"]),
-        ("learned-mask,tv=0.1", ["learned-mask:tv=0.1"]),
-        ("random,learned-mask:fill=images:a/b,tv=0", ["random", "learned-mask:fill=images:a/b,tv=0"]),
-        ("learned-mask:tv=0,fill=images:a,random", ["learned-mask:tv=0,fill=images:a", "random"]),
-        ("top-label:learned-mask:tv=0,steps=3,random", ["top-label:learned-mask:tv=0,steps=3", "random"]),
-        ("random,,gradient,", ["random", "gradient"]),
-        (
-            "learned-mask:fill=blur(sigma=3,kernel=5),tv=0,random",
-            ["learned-mask:fill=blur(sigma=3,kernel=5),tv=0", "random"],
-        ),
-    ],
-)
-def test_a_list_of_methods_is_cut_between_methods_not_between_settings(text: str, specs: list[str]) -> None:
-    assert split_specs(text) == specs
-
-
-@pytest.mark.parametrize(
-    "text, told", [("", "no method was named"), (" , ", "no method"), ("tv=1,random", "'tv=1'")]
-)
-def test_a_list_without_a_method_is_refused(text: str, told: str) -> None:
-    with pytest.raises(InputError, match=told):
-        split_specs(text)
-
-
 # ---- settings that travel ----------------------------------------------------------------------------------
-
-
-def test_settings_are_plain_also_where_a_method_or_a_fill_is_inside() -> None:
-    assert TopLabel(of=Random(seed_offset=2)).settings() == {
-        "method": "top-label",
-        "of": {"method": "random", "per_label": False, "seed_offset": 2},
-    }
-    fill = LearnedMask(fill=Gray(color=(0.0, 0.5, 1.0))).settings()["fill"]
-    assert fill == {"fill": "gray", "color": [0.0, 0.5, 1.0]}
-    images = LearnedMask(fill=Images(source=pixels(2, 4))).settings()["fill"]
-    assert isinstance(images, dict) and images["source"] == "Tensor"
 
 
 # ---- what the call does around a method ---------------------------------------------------------------------
@@ -190,21 +149,6 @@ def test_a_label_free_method_is_asked_for_one_map_and_shows_it_for_all(f: Classi
     assert torch.equal(maps, one.expand(-1, 2, -1, -1))
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_method_that_makes_nan_is_named_with_image_and_label(
-    value: float, f: Classifier, images: Tensor
-) -> None:
-    maps = normal(2, 2, SIZE, SIZE)
-    maps[1, 1, 2, 2] = value
-    with pytest.raises(InputError, match=r"NaN or infinity for image 1, label 3 \(1 of 4 maps\)"):
-        Given(given=maps)(f, images, LABELS)
-
-
-def test_no_images_have_no_maps(f: Classifier, images: Tensor) -> None:
-    with pytest.raises(InputError, match="there is no image to judge"):
-        Given(given=normal(2, 2, SIZE, SIZE))(f, images[:0], LABELS[:0])
-
-
 def test_a_method_may_write_into_the_images_and_labels_that_it_is_given(
     f: Classifier, images: Tensor
 ) -> None:
@@ -217,25 +161,6 @@ def test_a_method_may_write_into_the_images_and_labels_that_it_is_given(
     x, labels = images.clone(), LABELS.clone()
     Writing(given=normal(2, 2, SIZE, SIZE))(f, x, labels)
     assert torch.equal(x, images) and not x.requires_grad and torch.equal(labels, LABELS)
-
-
-@pytest.mark.parametrize(
-    "change, told",
-    [
-        (lambda x, labels: (x, labels + 2), r"labels must lie in 0 \.\. 3"),
-        (lambda x, labels: (x, labels[:1]), r"labels must be \(N, L\) with N = 2"),
-        (lambda x, labels: (x[:, :, :3], labels), r"images must be \(N, 3, 4, 4\)"),
-        (lambda x, labels: (x * 255, labels), r"images must lie in \[0, 1\]"),
-    ],
-)
-def test_labels_and_images_that_do_not_fit_are_refused_before_the_method_sees_them(
-    change: Any, told: str, f: Classifier, images: Tensor
-) -> None:
-    def never(classifier: Classifier, images: Tensor, labels: Tensor) -> Tensor:
-        raise AssertionError("the method was called")
-
-    with pytest.raises(InputError, match=told):
-        make_method(never)(f, *change(images, LABELS))
 
 
 def test_a_method_that_returns_another_shape_is_told(f: Classifier, images: Tensor) -> None:
@@ -267,15 +192,6 @@ def test_an_object_that_can_be_called_is_a_method_named_after_its_class(
     method = make_method(Bright())
     assert method.settings() == {"method": "Bright", "code": identity(Bright())}
     assert method(f, images, LABELS).shape == (2, 2, SIZE, SIZE)
-
-
-def test_a_function_may_be_wrapped_as_cheating(f: Classifier, images: Tensor) -> None:
-    def per_label(classifier: Classifier, images: Tensor, labels: Tensor) -> Tensor:
-        return labels[:, :, None, None].expand(-1, -1, SIZE, SIZE).float()
-
-    maps = TopLabel(of=per_label)(f, images, LABELS)
-    top = f.top(images, 1).float()
-    assert torch.equal(maps[:, :, 0, 0], top.expand(-1, 2))
 
 
 # ---- methods of other packages -----------------------------------------------------------------------------

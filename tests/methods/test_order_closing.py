@@ -19,7 +19,7 @@ from proofmap.metrics import insertion
 from tests.methods.test_belief_order import FLOOR, fit, table
 from tests.sessions import bound
 from tests.toy_tokens import toy_classifier
-from tests.toys import Counted, conv_classifier, linear_classifier, normal
+from tests.toys import Counted, conv_classifier, normal
 
 WORDS = ["No", "stars are far away", "The committee voted to fund it"]
 
@@ -87,16 +87,6 @@ def test_a_search_starts_from_the_order_that_is_given_and_never_ends_worse() -> 
     assert (search.misfit <= began + 1e-12).all()
 
 
-def test_the_better_of_the_learned_order_and_that_of_single_positions_is_where_the_search_starts() -> None:
-    """With no set left for exchanges, the start is the result."""
-    f, x = table(9)
-    labels = torch.arange(3).expand(len(x), -1)
-    good = BeliefOrder(budget=400)(f, x, labels)
-    found = bound(BeliefOrder(budget=20 + 2 * 8), f).improved(x, labels, good)
-    kept = (found.argsort(dim=2) == good.argsort(dim=2)).all(dim=2)
-    assert kept.float().mean() > 0.5 and (fit(f, x, found, labels) <= fit(f, x, good, labels) + 1e-3).all()
-
-
 def test_the_cost_counts_passes_with_gradients_the_scan_and_the_search() -> None:
     module = Counted(torch.nn.Linear(6, 3))
     f = Classifier(module, inputs=Rows(columns=6, mean=(0.0,) * 6, std=(1.0,) * 6), batch_size=64)
@@ -148,11 +138,6 @@ def test_masks_are_closed_by_an_order_if_positions_are_few_and_one_fixed_fill_hi
 def test_a_search_that_is_impossible_is_refused(settings: dict[str, Any], why: str) -> None:
     with pytest.raises(InputError, match=f"closing=order needs {why}"):
         bound(BeliefMask(closing="order", **settings), toy_classifier())
-
-
-def test_pictures_have_too_many_positions_for_a_search() -> None:
-    with pytest.raises(InputError, match="closing=order needs words, columns or segments, and not pictures"):
-        bound(BeliefMask(closing="order", fills=("gray",)), linear_classifier())
 
 
 def test_a_record_says_that_an_order_closed_the_masks_so_no_run_mixes_both() -> None:

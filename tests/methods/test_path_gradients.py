@@ -11,10 +11,9 @@ from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
 from proofmap.core import streams
-from proofmap.core.errors import InputError
 from proofmap.core.progress import ProgressTask
 from proofmap.fills import make_fill
-from proofmap.methods import Method, make_method
+from proofmap.methods import make_method
 from proofmap.methods.gradients.paths import (
     Each,
     IntegratedGradients,
@@ -26,7 +25,7 @@ from proofmap.methods.gradients.paths import (
 from proofmap.methods.gradients.plain import Gradient, GradientInput, input_gradients
 from tests.methods.test_gradients import LABELS, NETS, deeper_net, normalised
 from tests.sessions import bound
-from tests.toys import MEAN, STD, conv_net, drawn, linear_classifier, pixels
+from tests.toys import MEAN, STD, conv_net, linear_classifier, pixels
 
 
 def classifier(net: nn.Module, **options: object) -> Classifier:
@@ -81,12 +80,6 @@ def test_noise_changes_nothing_where_the_gradient_is_the_same_everywhere() -> No
     f, images = linear_classifier(4, 4), pixels(3, 4)
     smooth = SmoothGrad(samples=3)(f, images, LABELS)
     torch.testing.assert_close(smooth, Gradient()(f, images, LABELS), rtol=1e-4, atol=1e-6)
-
-
-def test_smooth_grad_is_signed_where_gradient_times_input_is_averaged() -> None:
-    assert make_method("smooth-grad:preset=gupta").signed
-    assert not make_method("smooth-grad:preset=gupta,of=absolute-gradient-x-input").signed
-    assert not SmoothGrad().signed
 
 
 @pytest.mark.parametrize("batch_size", [1, 5, 64])
@@ -155,39 +148,4 @@ def test_random_baselines_are_averaged() -> None:
     torch.testing.assert_close(maps, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_the_baseline_stands_in_the_record() -> None:
-    ready = bound(IntegratedGradients.preset("sundararajan"), classifier(conv_net()))
-    assert ready.record()["baseline"] == {"fill": "gray", "color": [0.0, 0.0, 0.0]}
-
-
-def test_rows_have_no_blur_to_begin_at() -> None:
-    from proofmap.core.inputs import Rows
-
-    net = drawn(nn.Sequential(nn.Linear(3, 2)))
-    f = Classifier(net, inputs=Rows(columns=3, mean=(0,) * 3, std=(1,) * 3))
-    with pytest.raises(InputError, match="cannot be blurred"):
-        make_method("integrated-gradients:baseline=blur")(f, torch.ones(1, 3), torch.tensor([[0]]))
-
-
 # ---- both ----------------------------------------------------------------------------------------------------
-
-HALF: list[Method] = [
-    Gradient(),
-    SmoothGrad(samples=2),
-    IntegratedGradients(steps=20),
-    make_method("guided-backprop"),
-    make_method("rect-grad:quantile=0.5"),
-]
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("method", HALF, ids=lambda method: method.name)
-def test_nets_in_half_precision_get_about_the_same_maps(method: Method, dtype: torch.dtype) -> None:
-    images = pixels(2, 8)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SumRuleWarning)
-        whole, half = (
-            method(classifier(conv_net().to(kind)), images, LABELS[:2]) for kind in (torch.float32, dtype)
-        )
-    assert half.dtype == torch.float32
-    assert float(torch.corrcoef(torch.stack([whole.flatten(), half.flatten()]))[0, 1]) > 0.97

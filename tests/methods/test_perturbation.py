@@ -7,10 +7,8 @@ import torch
 
 from proofmap.classifier import Classifier
 from proofmap.core.batching import BatchSizeWarning
-from proofmap.fills import Images
 from proofmap.methods import METHODS, make_method
 from proofmap.methods.perturbation.regions import PerturbationMethod
-from tests.sessions import bound
 from tests.toys import Counted, conv_net, pixels
 
 SMALL = {
@@ -30,24 +28,6 @@ LABELS = torch.tensor([[0, 2], [1, 0]])
 def test_these_are_all() -> None:
     ours = {name for name in METHODS if issubclass(METHODS[name], PerturbationMethod)}
     assert set(SMALL) == ours - {"shap"}  # which has a file of its own
-
-
-@SPECS
-def test_half_precision_is_near_to_full(spec: str) -> None:
-    full, half = (
-        Classifier(net, size=6, mean=(0.5,) * 3, std=(0.3,) * 3, batch_size=64)
-        for net in (conv_net(), conv_net().to(torch.bfloat16))
-    )
-    method = make_method(spec)
-    if spec.startswith(
-        ("greedy", "belief-order")
-    ):  # an order; another one where two regions are nearly equal
-        assert torch.equal(
-            method(half, pixels(2, 6), LABELS).unique(), method(full, pixels(2, 6), LABELS).unique()
-        )
-        return
-    one, other = (method(f, pixels(2, 6), LABELS).flatten() for f in (full, half))
-    assert torch.corrcoef(torch.stack([one, other]))[0, 1] > 0.9
 
 
 @SPECS
@@ -80,18 +60,6 @@ def test_maps_of_a_label_that_the_net_finds_nearly_impossible_keep_their_order(s
     rare, likely = make_method(f"{spec},quantity=probability")(f, images, LABELS[:1])[0].flatten(1)
     both = torch.stack([rare / rare.abs().max(), likely / likely.abs().max()])
     assert torch.corrcoef(both)[0, 1] > 0.9
-
-
-@SPECS
-def test_the_record_says_what_was_hidden_behind(spec: str) -> None:
-    f = Classifier(conv_net(), size=6)
-    gray = bound(make_method(f"{spec},fill=gray"), f).record()["fill"]
-    assert gray == {"fill": "gray", "color": [0.0, 0.0, 0.0]}
-    assert bound(make_method(f"{spec},fill=none"), f).record()["fill"] == {"fill": "own mean"}
-    others = Images(source=pixels(4, 6, seed=9), size=4, crop="none")
-    method = make_method(spec).changed(fill=others)
-    assert method.stochastic and method(f, pixels(2, 6), LABELS).shape == (2, 2, 6, 6)
-    assert bound(method, f).record()["fill"]["fill"] == "images"  # type: ignore[index]
 
 
 class Small(Counted):

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from proofmap.classifier import Classifier
 from proofmap.core.errors import ProofmapError
 from proofmap.methods import make_method
-from tests.sessions import bound
 from tests.toys import drawn, pixels
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -147,18 +146,6 @@ def test_masks_of_dabkowski_and_gals_file_are_those_of_a_plain_pass(
     assert found.std() > 0.01
 
 
-def test_a_file_of_the_old_format_is_read(tmp_path: Path) -> None:
-    _, f = net_and_classifier()
-    x, labels, state = pixels(1, SIDE), torch.tensor([[2]]), dabkowski()
-    torch.save(state, tmp_path / "new.ckpt")
-    torch.save(state, tmp_path / "old.ckpt", _use_new_zipfile_serialization=False)
-    old, new = (
-        make_method(f"real-time-saliency:weights={tmp_path / name}")(f, x, labels)
-        for name in ("old.ckpt", "new.ckpt")
-    )
-    torch.testing.assert_close(old, new)
-
-
 def test_the_published_layouts_have_the_shapes_of_a_resnet_50() -> None:
     shapes = {
         f"{name}.{key}": tuple(tensor.shape)
@@ -223,13 +210,6 @@ def test_the_mask_of_phangs_file_is_that_of_a_plain_pass(tmp_path: Path, encoder
     torch.testing.assert_close(found, expected.expand(-1, 2, -1, -1), rtol=1e-4, atol=1e-5)
     assert found.std() > 0.01
     torch.testing.assert_close(dict(f.net.named_parameters())["fc.bias"], net.fc.bias)  # type: ignore[union-attr]
-
-
-def test_the_record_names_the_file_by_its_content(tmp_path: Path) -> None:
-    net, f = net_and_classifier()
-    torch.save(checkpoint(net), tmp_path / "ca.chk")
-    record = bound(make_method(f"phang-masker:weights={tmp_path / 'ca.chk'}"), f).record()
-    assert record["weights"] == "ca.chk" and record["encoder"] == "own" and len(str(record["digest"])) == 16
 
 
 class Code:

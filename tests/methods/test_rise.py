@@ -91,28 +91,7 @@ def test_less_tolerance_takes_more_masks_up_to_all_of_them() -> None:
     assert taken[0] == 500 < taken[1] <= taken[2] == 2000
 
 
-def test_a_map_does_not_depend_on_which_other_labels_are_asked_for() -> None:
-    f, images = spot_classifier(), 0.5 + pixels(1, 8) / 2
-    method = RISE(masks=1500, tolerance=0.05, grid=3)
-    together = method(f, images, torch.tensor([[0, 1, 2]]))
-    for j in range(3):
-        alone = method(f, images, torch.tensor([[j]]))
-        torch.testing.assert_close(alone[0, 0], together[0, j])
-
-
-def test_presets_are_those_of_the_paper_and_of_its_code() -> None:
-    paper, released = RISE.preset("paper"), RISE.preset("released")
-    assert (paper.masks, paper.grid, paper.shown, paper.tolerance) == (8000, 7, 0.5, 0)
-    assert (released.masks, released.grid, released.shown, released.coverage) == (6000, 8, 0.1, False)
-
-
 def test_disagreement_is_what_spearman_and_brown_say() -> None:
     halves = torch.stack([pixels(1, 9).flatten(), pixels(1, 9, seed=1).flatten() + pixels(1, 9).flatten()])
     r = np.corrcoef(halves.numpy())[0, 1]
     assert disagreement(halves).item() == pytest.approx(1 - 2 * r / (1 + r), abs=1e-5)
-
-
-def test_halves_disagree_alike_whatever_their_size_and_one_constant_half_agrees_with_none() -> None:
-    halves = pixels(1, 8).flatten(2)[0, :2]
-    assert disagreement(1e-25 * halves).item() == pytest.approx(disagreement(halves).item(), abs=1e-5)
-    assert disagreement(torch.stack([halves[0], torch.ones(64)])).item() == 1

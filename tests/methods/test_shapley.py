@@ -10,9 +10,7 @@ import torch
 from torch import Tensor
 
 from proofmap.classifier import Classifier
-from proofmap.core.errors import InputError
 from proofmap.methods import make_method
-from proofmap.methods.perturbation.additive import KernelSHAP, Shapley
 from proofmap.methods.perturbation.regions import Regions, cut
 from tests.toys import conv_classifier, linear_classifier, pixels
 
@@ -110,17 +108,3 @@ def test_a_single_region_has_it_all(spec: str) -> None:
     gray = f.gray.view(1, 3, 1, 1).expand_as(images)
     expected = (f.probabilities(images) - f.probabilities(gray)).gather(1, LABELS)
     torch.testing.assert_close(maps[:, :, 0, 0], expected, rtol=1e-4, atol=1e-5)
-
-
-def test_every_second_order_is_the_reverse_of_the_one_before() -> None:
-    """So that two orders of two regions are all there are, and the values exact."""
-    f, images = conv_classifier(SIZE), pixels(1, SIZE)
-    maps = Shapley(orders=2, regions=2, superpixels="grid")(f, images, LABELS[:1])
-    regions = cut(images, f.inputs, 2, "grid", 10.0)
-    expected = enumerated(f, images, regions)[0, :, LABELS[0]].T
-    torch.testing.assert_close(values_of(maps, regions)[0], expected, rtol=1e-3, atol=1e-6)
-
-
-def test_too_few_samples_are_refused() -> None:
-    with pytest.raises(InputError, match="samples=18 or more"):
-        KernelSHAP(samples=10, regions=9)(conv_classifier(SIZE), pixels(1, SIZE), torch.tensor([[0]]))

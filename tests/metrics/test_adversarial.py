@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from proofmap import Classifier, evaluate
+from proofmap import Classifier
 from proofmap.core.errors import InputError
 from proofmap.methods import make_method
 from proofmap.methods.controls import Random
@@ -15,7 +15,7 @@ from proofmap.metrics.adversarial import AdversarialSoundness
 from proofmap.metrics.proof_scores import Soundness
 from proofmap.session import Session
 from tests.sessions import bound
-from tests.toys import conv_classifier, conv_net, counted_classifier, pixels
+from tests.toys import conv_classifier, counted_classifier, pixels
 
 SMALL = {"points": 8, "passes": 60}
 
@@ -81,49 +81,9 @@ def test_searches_keep_to_the_passes_and_are_made_once_for_all_methods() -> None
     assert tally.images < searched / 4, "only the curves of the other method's own maps are new"
 
 
-def test_methods_that_are_judged_together_share_the_searches() -> None:
-    f, tally = counted_classifier()
-    metric = "adversarial-soundness:passes=40,points=4,search=greedy"
-    seen = []
-    for methods in (["random"], ["random", "gradient"]):
-        tally.reset()
-        evaluate(f, pixels(2, 8), methods=methods, labels="top2", metrics=[metric])
-        seen.append(tally.images)
-    assert seen[1] < 1.5 * seen[0]
-
-
-@pytest.mark.parametrize("kind", ["module", "function", "kept view", "view of a function"])
-def test_a_net_that_was_trained_is_searched_again(kind: str) -> None:
-    net = conv_net()
-    given = net if kind in ("module", "kept view") else lambda x: net(x)
-    f = Classifier(given, size=8, batch_size=32)
-    f = f.frozen() if "view" in kind else f
-
-    def value(f: Classifier) -> torch.Tensor:
-        metric = "adversarial-soundness:passes=40,points=4,search=greedy"
-        found = evaluate(f, pixels(2, 8), methods=["random"], labels=[0, 1, 2], metrics=[metric])
-        return found.results[0].values["adversarial-soundness"]
-
-    before = value(f)
-    with torch.no_grad():
-        for weight in net.parameters():
-            weight.mul_(1.3)
-    after, fresh = value(f), value(Classifier(net, size=8, batch_size=32))
-    assert not torch.allclose(before, fresh, atol=1e-4)
-    torch.testing.assert_close(after, fresh, atol=1e-5, rtol=1e-4)
-
-
 def test_a_search_that_cannot_be_paid_says_what_to_do() -> None:
     from proofmap.core.inputs import Rows
 
     rows = Rows(columns=100, mean=(0.0,) * 100, std=(1.0,) * 100)
     with pytest.raises(InputError, match="raise passes or use search=mask"):
         AdversarialSoundness(passes=20).searches(rows)
-
-
-def test_tables_say_how_hard_was_searched() -> None:
-    metric = "adversarial-soundness:passes=40,points=4,search=greedy"
-    table = evaluate(
-        conv_classifier(), pixels(2, 8), methods=["random"], labels="top2", metrics=[metric]
-    ).table()
-    assert "strongest proofs that 40 passes per label found (greedy regions)" in table

@@ -67,9 +67,3 @@ def test_images_that_do_not_count_for_a_method_are_left_out() -> None:
     assert (whole.subject, whole.n, some.subject, some.n) == ("insertion", 8, "effort", 6)
     assert whole.value == pytest.approx(from_friedman(table.numpy()))
     assert some.value == pytest.approx(from_friedman(table[kept].numpy()))
-
-
-def test_a_score_that_not_every_method_has_is_left_out() -> None:
-    here, there = {"insertion": normal(4), "mine": normal(4)}, {"insertion": normal(4, seed=1)}
-    run = RunValues({"a": here, "b": there}, {"insertion": True, "mine": True})
-    assert [v.subject for v in RankingAgreement().over_run(run)] == ["insertion"]

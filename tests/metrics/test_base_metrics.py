@@ -9,12 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-import proofmap as pm
 from proofmap.core.errors import InputError
-from proofmap.data.subjects import Subjects
 from proofmap.metrics import Judged, make_game, make_metric
 from proofmap.session import Session
-from tests.sessions import bound, judged_block
+from tests.sessions import bound
 from tests.toys import conv_classifier, normal, pixels
 
 SIZE, N = 4, 3
@@ -137,16 +135,6 @@ def test_ratios_refuse_targets_below_zero_and_curves_drawn_twice() -> None:
         make_metric("insertion:target=logits")
 
 
-def test_pictures_show_probabilities_whatever_else_is_read() -> None:
-    f = conv_classifier(SIZE, 4)
-    metrics = {"insertion": make_metric("insertion:target=logit,points=4")}
-    subjects = Subjects(pixels(N, SIZE), LABELS)
-    block = judged_block(Session(f), pm.make_method("gradient"), subjects, metrics)
-    assert block.insertion is not None
-    torch.testing.assert_close(block.insertion.f, f.probabilities(pixels(N, SIZE)).gather(1, LABELS))
-    assert bool((block.values["insertion"] < 0).any())
-
-
 # ---- pixel flipping ------------------------------------------------------------------------------------------------
 
 
@@ -162,9 +150,3 @@ def test_srg_is_lerf_minus_morf_and_turns_with_the_map() -> None:
     turned = Judged(Session(j.classifier), j.images, j.labels, -j.maps)
     torch.testing.assert_close(make_metric("srg:points=all")(turned), -srg)
     torch.testing.assert_close(morf, make_metric("deletion:points=all")(j))
-
-
-def test_srg_has_the_limits_of_its_target() -> None:
-    assert make_metric("srg").limits == (-1.0, 1.0)
-    assert make_metric("srg:target=logit").limits == (-math.inf, math.inf)
-    assert make_metric("insertion:target=log-probability").limits == (-math.inf, 0.0)

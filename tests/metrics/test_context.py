@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field, replace
-from pathlib import Path
-from typing import Any, ClassVar
+from dataclasses import field
+from typing import ClassVar
 
 import pytest
 import torch
-from PIL import Image
 from torch import Tensor
 
 import proofmap as pm
@@ -19,9 +17,7 @@ from proofmap.data.subjects import Subjects
 from proofmap.methods import Cost, Method
 from proofmap.methods.controls import Random
 from proofmap.metrics import Judged, Metric
-from proofmap.metrics.games import InsertionGame
 from proofmap.session import Session
-from proofmap.study import Run, Study, run_study
 from proofmap.study.planning import unit_cost
 from tests.sessions import bound, judged_block
 from tests.toys import conv_classifier, counted_classifier, linear_classifier, linear_probabilities, pixels
@@ -121,12 +117,6 @@ def test_the_plan_counts_a_method_that_runs_again(spec: str) -> None:
     )
 
 
-def test_a_method_that_cannot_tell_its_cost_leaves_the_plan_open() -> None:
-    f = conv_classifier(SIZE)
-    ready = bound(pm.make_method(lambda classifier, images, labels: torch.zeros(1)), f)
-    assert unit_cost(ready.thing, [Repeated()], 2, ready.session) is None
-
-
 def test_a_metric_that_runs_the_method_again_is_evaluated_like_any_other() -> None:
     f, x = conv_classifier(SIZE), pixels(N, SIZE)
     found = pm.evaluate(f, x, methods=["gradient", "random"], metrics=[Repeated()], labels=LABELS, seed=3)
@@ -165,118 +155,3 @@ def test_truth_and_boxes_reach_a_metric() -> None:
     pm.evaluate(f, x, methods=["random"], metrics=[witness], truth=["dog", None, 2], boxes=boxes)
     ((truth, seen),) = witness.seen
     assert truth is not None and truth.tolist() == [1, -1, 2] and list(seen) == boxes
-
-
-def test_boxes_in_tensors_are_those_in_lists() -> None:
-    witness = Witness()
-    boxes: Any = torch.tensor([[[0.0, 0, 4, 4]]] * N)
-    pm.evaluate(conv_classifier(SIZE), pixels(N, SIZE), methods=["random"], metrics=[witness], boxes=boxes)
-    assert list(witness.seen[0][1]) == [[(0, 0, 4, 4)]] * N
-
-
-@pytest.mark.parametrize(
-    "given, told",
-    [
-        ({"truth": [0, 1]}, "2 true labels were given for 3 images"),
-        ({"truth": ["cat", "dog", "cow"]}, "cow"),
-        ({"boxes": [[]]}, "1 lists of boxes were given for 3 images"),
-        (
-            {"boxes": [(0, 0, 4, 4)] * 3},
-            "list of boxes of 'image-0' has the box 0, expected four numbers: left, top, right, bottom",
-        ),
-        ({"boxes": [[], [(6, 6, 2, 2)], []]}, r"'image-1' has the box \(6, 6, 2, 2\), .* left <= right"),
-        ({"boxes": [[], [(8, 0, 9, 2)], []]}, "of 'image-1' holds no pixel of the input, 8 wide and 8 high"),
-        ({"boxes": [[(0, 0, float("nan"), 4)]] * 3}, "left <= right"),
-        ({"objects": [{"cat": [(90, 80, 200, 150)]}] * 3}, "holds no pixel .* not of the photo"),
-    ],
-)
-def test_truth_and_boxes_that_do_not_fit_are_refused(given: dict[str, list[object]], told: str) -> None:
-    f = conv_classifier(SIZE, names=["cat", "dog", "cup", "car"])
-    with pytest.raises(InputError, match=told):
-        pm.evaluate(f, pixels(N, SIZE), methods=["random"], **given)  # type: ignore[arg-type]
-
-
-FILES = """
-from typing import ClassVar
-
-import torch
-from proofmap.metrics import Metric
-from tests.toys import MEAN, STD, conv_net
-
-
-def make():
-    settings = dict(size=8, mean=MEAN, std=STD, batch_size=64, names=("cat", "dog", "cup", "car"))
-    return conv_net(4).eval(), dict(**settings, interpolation="box")
-
-
-class Unpainted(Metric):
-    name: ClassVar[str] = "unpainted"
-    description: ClassVar[str] = "pixels where the paint and the boxes differ; NaN without a box"
-    higher_is_better: ClassVar[bool] = False
-
-    def values(self, judged):
-        assert len(judged.boxes) == len(judged.images)
-        covered = torch.zeros(len(judged.images), 8, 8)
-        for i, boxes in enumerate(judged.boxes):
-            for x0, y0, x1, y1 in boxes:
-                covered[i, round(y0) : round(y1), round(x0) : round(x1)] = 1
-        differ = (judged.images.mean(dim=1) != covered).flatten(1).sum(dim=1).float()
-        return differ.masked_fill(covered.flatten(1).sum(dim=1) == 0, torch.nan)
-
-
-class Truth(Metric):
-    name: ClassVar[str] = "truth"
-    description: ClassVar[str] = "the true label, as a number"
-    higher_is_better: ClassVar[bool] = True
-
-    def values(self, judged):
-        return judged.truth.float()
-"""
-
-PAINTED: dict[str, tuple[tuple[int, int], list[Box]]] = {
-    "wide": ((40, 20), [(15, 5, 25, 15)]),  # the middle 20 columns are kept, at 0.4 of their size
-    "cut": ((40, 20), [(0, 0, 15, 20), (35, 0, 40, 20)]),  # one reaches into the crop, one lies outside
-    "tall": ((8, 24), [(2, 10, 4, 12), (5, 15, 8, 16)]),
-    "none": ((8, 8), []),
-}
-
-
-def test_boxes_of_a_table_reach_a_metric_of_a_study_where_they_are_painted(tmp_path: Path) -> None:
-    lines = ["file;label;boxes_xyxy"]
-    for label, (name, (size, boxes)) in enumerate(PAINTED.items()):
-        picture = Image.new("RGB", size)
-        for box in boxes:
-            picture.paste((255, 255, 255), tuple(map(int, box)))
-        picture.save(tmp_path / f"{name}.png")
-        lines.append(f"{name}.png;{('cat', 'dog', 'cup', 'car')[label]};{[list(box) for box in boxes]}")
-    (tmp_path / "list.csv").write_text("\n".join(lines))
-    (tmp_path / "mine.py").write_text(FILES)
-    mine = tmp_path / "mine.py"
-    metrics = (f"{mine}:Unpainted", f"{mine}:Truth")
-    study = Study(
-        model=f"{mine}:make",
-        data=str(tmp_path / "list.csv"),
-        labels="top2",
-        methods=("random",),
-        metrics=metrics,
-        images_per_unit=3,
-    )
-    run_study(study, tmp_path / "run")
-    with Run(tmp_path / "run") as run:
-        found = run.evaluation()
-    (result,) = found.results
-    assert list(found.image_names) == [f"{name}.png" for name in PAINTED]
-    assert result.values["truth"].tolist() == [0, 1, 2, 3]
-    assert result.values["unpainted"][:3].tolist() == [0, 0, 0] and bool(
-        result.values["unpainted"][3].isnan()
-    )
-
-
-def test_other_maps_in_a_copy_of_what_is_judged_are_judged_themselves() -> None:
-    first = judged()
-    game = InsertionGame(points=4)
-    before = first.play(game).auc
-    for given in (first, first.copy()):
-        turned = replace(given, maps=-given.maps)
-        assert not torch.equal(turned.play(game).auc, before)
-        assert turned.play(game).auc.equal(replace(judged(), maps=-first.maps).play(game).auc)

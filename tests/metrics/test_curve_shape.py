@@ -8,14 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-import proofmap as pm
 from proofmap.classifier import Classifier
-from proofmap.core.errors import InputError
 from proofmap.metrics import Judged, Metric
 from proofmap.metrics.proof_scores import Completeness, Peak, PeakSoundness, ProofReach, Soundness, Steadiness
 from proofmap.metrics.scores import peak_of
 from proofmap.session import Session
-from tests.toys import counted_classifier, normal, pixels
+from tests.toys import normal
 
 SIZE = 8
 ALL = SIZE * SIZE
@@ -135,44 +133,3 @@ def test_a_quantile_is_the_least_point_with_no_more_above_it_than_it_leaves() ->
                 curve = values[i, j]
                 fitting = [v for v in curve.tolist() if float(weights[curve > v].sum()) <= 1 - q + 1e-9]
                 assert float(found[i, j]) == min(fitting)
-
-
-def test_noise_makes_a_peak_too_large_and_draws_or_a_quantile_mend_it() -> None:
-    """Hidden pixels show noise, which the net reads: every point of the curve is .5 in the mean, with a standard error."""
-
-    def logits(x: Tensor) -> Tensor:
-        p = (0.5 + 0.5 * x.mean(dim=(1, 2, 3))).clamp(0.01, 0.99)  # x is normalised
-        return torch.stack([p, 1 - p], dim=1).log()
-
-    f = Classifier(logits, size=SIZE, mean=(0.5,) * 3, std=(0.25,) * 3, names=["a", "b"])
-    maps = normal(40, 1, SIZE, SIZE, seed=2)
-    images = 0.5 + 1e-6 * pixels(40, SIZE)  # gray, each another image
-    j = Judged(Session(f), images, torch.zeros(40, 1, dtype=torch.long), maps)
-    few, many, quantile = (
-        float(Peak(fill="noise", points=16, draws=draws, q=q)(j).mean())
-        for draws, q in ((1, 1.0), (25, 1.0), (1, 0.5))
-    )
-    assert few > many > 1
-    assert (few - 1) / (many - 1) == pytest.approx(5, rel=0.4), (
-        "the excess falls as one over the root of the draws"
-    )
-    assert abs(quantile - 1) < 0.5 * (few - 1)
-
-
-def test_they_cost_no_pass_beyond_the_curve_of_the_proof_scores() -> None:
-    f, tally = counted_classifier(size=SIZE)
-    images = pixels(2, SIZE)
-
-    def passes(metrics: list[str]) -> int:
-        tally.reset()
-        pm.evaluate(f, images, methods=["random"], labels="top2", metrics=metrics)
-        return int(tally.images)
-
-    passes(["soundness"])
-    shapes = ["peak", "peak-soundness", "reach", "steadiness"]
-    assert passes(["soundness"]) == passes(["soundness", *shapes])
-
-
-def test_a_curve_that_ends_before_s0_is_refused() -> None:
-    with pytest.raises(InputError, match=r"s0=0.7 is beyond the end of the curve"):
-        pm.make_metric("steadiness:s0=0.7,curve=restricted")

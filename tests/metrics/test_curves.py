@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import field
-from typing import Any, ClassVar, Literal
-from unittest.mock import Mock
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -18,11 +17,10 @@ from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
 from proofmap.core import streams
-from proofmap.core.errors import InputError, ProofmapError
+from proofmap.core.errors import InputError
 from proofmap.core.progress import Progress, ProgressTask
-from proofmap.fills import Blur, Fill, Gray, Images, Noise
-from proofmap.metrics import completeness, deletion, insertion, judged, make_game, soundness
-from proofmap.metrics.curves import Curves
+from proofmap.fills import Blur, Fill, Gray
+from proofmap.metrics import completeness, deletion, insertion, make_game, soundness
 from proofmap.metrics.games import CURVES, InsertionGame
 from proofmap.metrics.judged import Judged
 from proofmap.metrics.playing import curves
@@ -210,32 +208,6 @@ def test_deleting_by_a_map_is_inserting_by_its_opposite_backwards(seed: int) -> 
 # ---- nothing depends on the batch --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fill", ["gray", "noise"])
-@pytest.mark.parametrize("ties", ["index", "random", "center"])
-def test_batch_size_image_order_and_label_order_change_nothing(
-    fill: str, ties: Literal["index", "random", "center"], images: Tensor, labels: Tensor
-) -> None:
-    """With other draws of the noise, areas would differ in the second digit."""
-    maps = normal(N, LABELS, *SIZE, seed=6).round()  # many ties
-    options: dict[str, Any] = {"fill": fill, "ties": ties, "draws": 3, "matrix": True, "seed": 4}
-    expected = insertion(linear_classifier(SIZE, LABELS, batch_size=500), images, maps, labels, **options)
-    for batch_size in (1, 7):
-        f = linear_classifier(SIZE, LABELS, batch_size=batch_size)
-        assert_same(insertion(f, images, maps, labels, **options), expected)
-    turned, shuffled = torch.tensor([2, 0, 1]), torch.tensor([3, 1, 0, 2])
-    f = linear_classifier(SIZE, LABELS, batch_size=10)
-    again = insertion(f, images[turned], maps[turned][:, shuffled], labels[turned][:, shuffled], **options)
-    torch.testing.assert_close(again.auc, expected.auc[turned][:, shuffled])
-    torch.testing.assert_close(again.probabilities, expected.probabilities[turned][:, shuffled])
-    assert again.matrix is not None and expected.matrix is not None
-    torch.testing.assert_close(again.matrix, expected.matrix[turned][:, shuffled][:, :, shuffled])
-
-
-def assert_same(one: Curves, other: Curves) -> None:
-    for name in ("auc", "probabilities", "f", "matrix", "error"):
-        torch.testing.assert_close(getattr(one, name), getattr(other, name), equal_nan=True, msg=name)
-
-
 # ---- ties --------------------------------------------------------------------------------------------------
 
 
@@ -289,69 +261,6 @@ def test_a_random_fill_is_averaged_over_its_draws(
         p = np.mean(drawn, axis=0)
         assert played.probabilities[0, j].tolist() == pytest.approx(p.tolist(), abs=2e-6)
         assert played.auc[0, j].item() == pytest.approx(p[1:].mean(), abs=2e-6)
-
-
-def test_each_image_and_each_seed_has_draws_of_its_own(f: Classifier, images: Tensor, maps: Tensor) -> None:
-    asked: list[set[int]] = []
-    for seed in (0, 1):
-        fill = Shades()
-        insertion(f, images, maps[:, :1], torch.zeros(N, 1, dtype=torch.long), fill=fill, draws=4, seed=seed)
-        asked.append(set(fill.asked))
-    assert len(asked[0]) == len(asked[1]) == 4 * N
-    assert not asked[0] & asked[1]
-
-
-def test_a_fill_that_is_not_random_is_drawn_once(images: Tensor, maps: Tensor) -> None:
-    for fill in (Gray(), Blur(kernel=3, sigma=1.0)):
-        one, many = (
-            insertion(WHOLE, images, maps, torch.arange(LABELS).expand(N, -1), fill=fill, draws=draws)
-            for draws in (1, 50)
-        )
-        assert torch.equal(one.auc, many.auc)
-        assert "draws" not in many.settings
-
-
-@pytest.mark.parametrize(
-    "options, reads",
-    [({}, 0), ({"ties": "random"}, 1), ({"fill": Noise(), "draws": 5}, 1), ({"fill": Blur()}, 0)],
-)
-def test_pixels_are_read_for_their_digest_only_where_chance_needs_it_and_then_once(
-    f: Classifier,
-    images: Tensor,
-    maps: Tensor,
-    labels: Tensor,
-    options: dict[str, Any],
-    reads: int,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    digest = Mock(wraps=streams.content_keys)
-    monkeypatch.setattr(streams, "content_keys", digest)
-    insertion(f, images, maps, labels, **options)
-    assert digest.call_count == reads
-
-
-@pytest.mark.parametrize("at_once", [1, 30, 10**6])
-def test_however_many_maps_are_ranked_together_the_curves_are_the_same(
-    f: Classifier,
-    images: Tensor,
-    maps: Tensor,
-    labels: Tensor,
-    at_once: int,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    tied = maps.round(decimals=1)
-    usual = insertion(f, images, tied, labels, ties="random")
-    monkeypatch.setattr(judged, "_VALUES_AT_ONCE", at_once)
-    assert torch.equal(insertion(f, images, tied, labels, ties="random").probabilities, usual.probabilities)
-
-
-def test_random_images_stand_behind_the_hidden_pixels(f: Classifier, images: Tensor, maps: Tensor) -> None:
-    """A pool of one picture leaves nothing to chance."""
-    distractor = pixels(1, SIZE, seed=77)
-    fill = Images(source=distractor, crop="none")
-    played = insertion(f, images[:1], maps[:1, :1], torch.tensor([[2]]), fill=fill, points="all", draws=2)
-    p = plain_curve(f, images[0], order_of(maps[0, 0]), "insertion", distractor[0])[:, 2]
-    assert played.auc.item() == pytest.approx(p[1:].mean(), abs=2e-6)
 
 
 # ---- label by label ----------------------------------------------------------------------------------------
@@ -421,13 +330,6 @@ def test_equal_maps_among_others_are_played_once(
         torch.testing.assert_close(played.auc[:, j], alone.auc[:, 0])
 
 
-def test_maps_that_differ_in_one_value_are_two_maps(f: Classifier, images: Tensor) -> None:
-    maps = torch.zeros(1, 2, *SIZE)
-    maps[0, 1, -1, -1] = 1
-    played = insertion(f, images[:1], maps, torch.tensor([[0, 0]]), points="all")
-    assert played.auc[0, 0] != played.auc[0, 1]
-
-
 class Recorder(Progress):
     """Progress that remembers what was announced and what was done."""
 
@@ -471,28 +373,6 @@ def test_maps_of_places_without_a_label_are_never_looked_at(
 # ---- what a record carries ---------------------------------------------------------------------------------
 
 
-def test_curves_carry_all_that_they_depend_on(images: Tensor, maps: Tensor) -> None:
-    f = linear_classifier(SIZE, LABELS, label_set=[1, 3], renormalise=True)
-    labels = torch.tensor([[1, 3]]).expand(N, -1)
-    played = deletion(f, images, maps[:, :2], labels, curve="released", fill="noise", ties="center", draws=2)
-    expected = {
-        "game": "deletion",
-        "fill": "noise",
-        "sigma": 0.2,
-        "points": 28,
-        "rule": "right",
-        "within": [0.0, 1.0],
-        "ties": "center",
-        "draws": 2,
-        "label_set": [1, 3],
-        "renormalise": True,
-    }
-    assert expected.items() <= played.settings.items()
-    gray = insertion(f, images, maps[:, :2], labels)
-    assert gray.settings["color"] == pytest.approx([0.5, 0.4, 0.3])
-    assert gray.positions == POSITIONS and gray.game == "insertion"
-
-
 # ---- what is refused ---------------------------------------------------------------------------------------
 
 
@@ -527,16 +407,6 @@ def test_arrays_and_one_label_for_each_image_are_taken_as_they_are(
 
 
 @pytest.mark.parametrize(
-    "shape", [(N, LABELS, 4, 3), (N, 1, *SIZE), (N, LABELS, POSITIONS), (2, LABELS, *SIZE)]
-)
-def test_maps_of_another_shape_are_refused(
-    shape: tuple[int, ...], f: Classifier, images: Tensor, labels: Tensor
-) -> None:
-    with pytest.raises(InputError, match=r"maps must be \(N, L, positions\) = \(3, 4, 3, 4\)"):
-        insertion(f, images, torch.zeros(shape), labels)
-
-
-@pytest.mark.parametrize(
     "labels, told",
     [
         (torch.tensor([[0, 4]] * N), r"0 \.\. 3"),
@@ -554,40 +424,6 @@ def test_labels_that_cannot_be(
         insertion(f, images, maps[:, :2], labels)
 
 
-def test_a_net_that_returns_nan_on_a_masked_image_is_told() -> None:
-    def fragile(x: Tensor) -> Tensor:
-        total = x.sum(dim=(1, 2, 3))
-        z = torch.stack([total, -total], dim=1)
-        partly = ((x == 0.5).any(dim=3).any(dim=2).any(dim=1)) & (x == 0).any(dim=3).any(dim=2).any(dim=1)
-        return torch.where(partly[:, None], torch.nan, z)
-
-    f = Classifier(fragile, size=2)
-    x = torch.full((1, 3, 2, 2), 0.5)
-    with pytest.raises(ProofmapError, match="NaN"):
-        insertion(f, x, torch.rand(1, 1, 2, 2), torch.tensor([[0]]), points="all")
-
-
-@pytest.mark.parametrize(
-    "options, told",
-    [
-        (
-            {"curve": "papers"},
-            "insertion has no curve 'papers'; known are paper, released, rise, restricted",
-        ),
-        ({"fill": "grey"}, "no fill is named 'grey'"),
-        ({"ties": "first"}, "ties must be one of index, random, center"),
-        ({"draws": 0}, "draws must be a whole number of at least 1"),
-        ({"points": 0}, "points must be"),
-        ({"within": (0.5, 0.4)}, "within must be"),
-    ],
-)
-def test_bad_options_are_named(
-    options: dict[str, Any], told: str, f: Classifier, images: Tensor, maps: Tensor
-) -> None:
-    with pytest.raises(InputError, match=told):
-        insertion(f, images, maps, torch.arange(LABELS).expand(N, -1), **options)
-
-
 def test_presets_are_the_published_ones() -> None:
     games = {name: make_game("insertion", curve=name) for name in CURVES}
     rules = {name: (game.points, game.rule, game.fill.name) for name, game in games.items()}
@@ -595,26 +431,6 @@ def test_presets_are_the_published_ones() -> None:
     assert rules["rise"] == (28, "trapezoid", "blur")
     assert rules["paper"][1:] == ("mean", "gray")
     assert games["restricted"].within == (0.2, 0.6)
-
-
-def test_a_random_background_is_drawn_once_for_an_image_and_the_same_in_any_batches() -> None:
-    drawn: list[int] = []
-
-    class Counted(Noise):
-        def backgrounds(self, session: Session, images: Tensor, keys: Tensor) -> Tensor:
-            drawn.append(len(images))
-            return super().backgrounds(session, images, keys)
-
-    f = linear_classifier(SIZE, LABELS)
-    images, maps = pixels(N, SIZE), normal(N, 2, *SIZE, seed=4)
-    labels = torch.tensor([[0, 1]] * N)
-    whole = insertion(f, images, maps, labels, fill=Counted(), points="all", draws=5)
-    assert drawn == [5 * N, 5 * N]  # with nothing shown, and along all curves
-    f.fix_batches(15, 15)  # three composites at once: batches begin and end inside an image
-    torch.testing.assert_close(
-        insertion(f, images, maps, labels, fill=Counted(), points="all", draws=5).probabilities,
-        whole.probabilities,
-    )
 
 
 # ---- normalised first, and shared ---------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from proofmap.metrics import Game, make_game
 from proofmap.metrics.games import DeletionGame, InsertionGame
 from proofmap.metrics.playing import curves
 from proofmap.plugins.settings import setting
-from proofmap.testing import check_game
 from tests.sessions import bound
 from tests.toys import counted_classifier, linear_classifier, normal, pixels
 
@@ -86,13 +85,6 @@ def test_a_game_of_ones_own_is_played_as_a_loop_would(kind: type[Game], points: 
     assert torch.equal(found.f, f.probabilities(x).gather(1, LABELS)), "f stays f, whatever a game reads"
 
 
-@pytest.mark.parametrize(
-    "game", [LeastFirst(points=6), Framed(points=6), Framed(points=4, rule="right", always=1)]
-)
-def test_they_keep_the_contract_of_games(game: Game) -> None:
-    check_game(game)
-
-
 def test_ends_that_show_part_of_the_input_are_passes_of_their_own() -> None:
     f, tally = counted_classifier(size=SIZE)
     maps, labels = normal(N, 3, SIZE, SIZE), LABELS
@@ -118,15 +110,6 @@ def test_a_record_says_how_the_curve_was_drawn() -> None:
     noisy = bound(InsertionGame(fill=Noise(), draws=4), f)
     assert noisy.record()["draws"] == 4 and noisy.backgrounds == 4
     assert InsertionGame(draws=4).backgrounds == 1, "a fill that is not random is drawn once"
-
-
-def test_a_game_that_says_nothing_is_told_what_is_missing() -> None:
-    class Silent(Game):
-        name: ClassVar[str] = "silent"
-        description: ClassVar[str] = "nothing"
-
-    with pytest.raises(NotImplementedError, match="Silent must say which positions are shown"):
-        curves(Silent(), linear_classifier(SIZE, 4), pixels(N, SIZE), normal(N, 3, SIZE, SIZE), LABELS)
 
 
 def test_games_are_made_from_text_tables_and_values() -> None:

@@ -49,12 +49,6 @@ def test_the_interval_is_its_formula_written_out(n: int, level: float) -> None:
     assert found == pytest.approx(written_out(values, level), rel=1e-12)
 
 
-def test_without_skewness_it_is_students_interval() -> None:
-    values = torch.tensor([-3.0, -1.0, -0.5, 0.0, 0.5, 1.0, 3.0])
-    student = scipy.stats.ttest_1samp(values.numpy(), 0.0).confidence_interval(0.95)
-    assert mean_interval(values) == pytest.approx((student.low, student.high), rel=1e-6)
-
-
 def test_the_longer_side_is_that_of_the_longer_tail_and_follows_scale_and_sign() -> None:
     values = torch.tensor([0.01, 0.02, 0.02, 0.05, 0.6], dtype=torch.float64)
     (low, high), mean = mean_interval(values), float(values.mean())
@@ -121,21 +115,6 @@ def test_limits_only_cut_the_interval() -> None:
 
 def interval(values: list[float], limits: tuple[float, float] = UNIT) -> tuple[float, float]:
     return mean_interval(torch.tensor(values, dtype=torch.float64), limits=limits)
-
-
-_ROUND = st.sampled_from([0.0, 0.3, 0.5, 0.9999, 1.0])
-_SAMPLES = st.lists(_ROUND | st.floats(0, 1), min_size=2, max_size=12)
-
-
-@given(values=_SAMPLES, moved=st.data())
-def test_a_tiny_change_of_the_values_makes_a_tiny_change_of_the_ends(
-    values: list[float], moved: st.DataObject
-) -> None:
-    """Half the values are drawn equal or nearly so. The cube root in Hall's ends is steep at one point: 1e-9 may become 1e-3."""
-    noise = st.lists(st.floats(-1e-9, 1e-9), min_size=len(values), max_size=len(values))
-    other = [v + d for v, d in zip(values, moved.draw(noise), strict=True)]
-    for limits in (UNIT, (0.0, math.inf), (-math.inf, math.inf), (-1.0, 1.0)):
-        assert interval(other, limits) == pytest.approx(interval(values, limits), abs=0.02)
 
 
 def test_no_images_and_infinite_values_have_no_interval() -> None:

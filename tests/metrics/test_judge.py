@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
 import torch
 from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
-from proofmap.fills import Blur, Gray, Images, Noise
 from proofmap.metrics import Insertion, Judged, Metric, completeness, deletion, insertion, soundness
 from proofmap.metrics.areas import Deletion
 from proofmap.metrics.proof_scores import BestEffort, Completeness, Soundness
 from proofmap.session import Session
-from tests.sessions import bound
 from tests.toys import Linear, counted_classifier, linear_classifier, normal, pixels
 
 N, LABELS, SIZE = 4, 3, 4
@@ -124,55 +119,4 @@ def test_metrics_with_equal_settings_share_one_game() -> None:
     assert tally.images == one_game + N + N * 15  # of the first label alone; its ends are known
 
 
-@pytest.mark.parametrize(
-    "one, other",
-    [
-        ({"fill": Gray()}, {"fill": Gray(color=(0.0, 0.0, 0.0))}),
-        ({"fill": Noise(sigma=0.2)}, {"fill": Noise(sigma=0.3)}),
-        ({"fill": Blur()}, {"fill": Blur(border="edge")}),
-        (
-            {"fill": Images(source=pixels(3, SIZE, seed=50), crop="none")},
-            {"fill": Images(source=pixels(3, SIZE, seed=51), crop="none")},
-        ),
-        ({"points": 4}, {"points": 4, "rule": "right"}),
-        ({"points": 4}, {"points": 4, "within": (0.0, 0.5)}),
-    ],
-)
-def test_metrics_with_other_settings_play_games_of_their_own(
-    one: dict[str, Any], other: dict[str, Any]
-) -> None:
-    j = judged()
-    first, second = (Insertion(**settings) for settings in (one, other))
-    a, b = first(j), second(j)
-    assert bool((a != b).all())
-    again = judged()
-    assert torch.equal(second(again), b) and torch.equal(first(again), a)
-
-
-def test_the_seed_of_the_judge_is_the_seed_of_the_draws() -> None:
-    a, b, c = (Insertion(fill="noise")(judged(seed=seed)) for seed in (0, 0, 1))
-    assert torch.equal(a, b) and bool((a != c).all())
-
-
 # ---- what scores carry -------------------------------------------------------------------------------------
-
-
-def test_a_ready_metric_names_its_distractors() -> None:
-    fill = Images(source=pixels(3, SIZE), crop="none")
-    metric = Completeness(fill=fill)
-    assert bound(metric, linear_classifier(SIZE, LABELS)).record()["digest"]
-    assert "digest" not in metric.settings()["fill"]  # type: ignore[operator]  # not known before they are loaded
-
-
-def test_equal_games_on_random_images_are_played_once() -> None:
-    """Metrics with equal settings draw from one pool, so one game serves all."""
-    f, tally = counted_classifier(nn.Sequential(nn.Flatten(), nn.Linear(48, LABELS)), size=SIZE)
-    j = judged(f)
-    f.frozen()
-    tally.reset()
-    others = pixels(3, SIZE)
-    for kind in (Completeness, Soundness, Insertion):
-        kind(fill=Images(source=others, crop="none"), points=4, draws=2)(j)
-    assert (
-        tally.images == N * LABELS * 3 * 2 + N * 2 + N
-    )  # inner steps and the fill alone, two draws each; the whole

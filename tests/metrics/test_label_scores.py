@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import json
 
 import pytest
 import torch
 
-import proofmap as pm
 from proofmap.core.errors import InputError
 from proofmap.metrics import Judged, insertion
 from proofmap.metrics.proof_scores import ClassSensitivity, Completeness, SecondSoundness, Soundness
 from proofmap.session import Session
-from tests.command import run as command
 from tests.toys import conv_classifier, normal, pixels
 
 
@@ -75,39 +72,4 @@ def test_more_labels_never_raise_a_worst_case(kind: type[Completeness] | type[So
     assert torch.equal(values[1], pairs[:, :2].amin(dim=1)), "the first two labels are the most probable ones"
 
 
-def test_tables_say_over_how_many_labels_the_worst_case_is() -> None:
-    found = pm.evaluate(
-        conv_classifier(),
-        pixels(2, 8),
-        methods=["random"],
-        labels="top3",
-        metrics=["soundness:top=2", "soundness"],
-    )
-    table = found.table()
-    assert "soundness over 3 of 4 labels: the worst case of the 2 most probable of them" in table
-    assert "soundness-2 over 3 of 4 labels: the worst case of the labels judged" in table
-
-
-def told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """What a command prints."""
-    assert command(monkeypatch, *arguments) == 0
-    return capsys.readouterr().out
-
-
 # ---- the list of metrics -----------------------------------------------------------------------------------------
-
-
-def test_thresholds_show_what_a_metric_has_of_them(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = told(monkeypatch, capsys, "list", "metrics", "soundness")
-    assert "e2=0.1" in text and "e1=" not in text
-
-
-def test_the_list_tells_direction_range_cost_and_reference(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = told(monkeypatch, capsys, "list", "metrics")
-    assert "0 to 1" in text and "Petsiuk et al. 2018" in text
-    records = {r["name"]: r for r in json.loads(told(monkeypatch, capsys, "list", "metrics", "--json"))}
-    assert records["roughness"]["limits"] == [0.0, None]

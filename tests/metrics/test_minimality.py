@@ -12,7 +12,7 @@ import proofmap as pm
 from proofmap.metrics import Judged, make_metric
 from proofmap.metrics.minimality import SufficientRegion, sufficient_subsets
 from proofmap.session import Session
-from tests.toys import Linear, conv_classifier, counted_classifier, normal, pixels
+from tests.toys import Linear, conv_classifier, normal, pixels
 
 SIZE, N = 4, 3
 LABELS = torch.tensor([[0, 2], [1, 3], [2, -1]])
@@ -53,15 +53,6 @@ def test_sizes_are_those_found_by_trying_every_one(keeps: str, level: float) -> 
     for i, k in (LABELS >= 0).nonzero().tolist():
         expected = by_hand(j, i, k, keeps, level)
         assert found[i, k].item() == pytest.approx(expected, abs=1e-6, nan_ok=True)
-
-
-def test_they_cost_nothing_beside_insertion() -> None:
-    f, tally = counted_classifier(size=SIZE)
-    j = judged(f)
-    make_metric("insertion")(j)
-    before = tally.images
-    make_metric("sufficient-region")(j)
-    assert tally.images == before
 
 
 def either(*groups: tuple[int, ...]) -> tuple[pm.Classifier, Tensor]:

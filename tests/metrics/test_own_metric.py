@@ -96,13 +96,6 @@ def test_whole_numbers_booleans_and_values_with_a_gradient_are_taken() -> None:
         )
 
 
-def test_images_are_counted_once_in_a_data_frame() -> None:
-    pytest.importorskip("pandas")
-    metric = own(pairs=lambda self, judged: judged.f)
-    frame = evaluated(metric).to_dataframe()
-    assert frame["n"].tolist() == [N, N]
-
-
 @pytest.mark.parametrize("attributes", [{}, {"higher_is_better": None}])
 def test_the_direction_is_required(attributes: dict[str, object]) -> None:
     kind = type("Own", (Metric,), {"name": "own", "description": "for tests", **attributes})

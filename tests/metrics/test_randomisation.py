@@ -44,19 +44,6 @@ def test_ssim_is_scikit_images(shape: tuple[int, int]) -> None:
     assert ssim(a, a).tolist() == pytest.approx([1.0] * 3)
 
 
-def test_ssim_takes_small_maps_and_series() -> None:
-    for shape in [(4, 6), (2, 2), (12,), (1, 5)]:
-        a, b = normal(2, *shape).sigmoid(), normal(2, *shape, seed=1).sigmoid()
-        found = ssim(a, b)
-        assert (
-            found.shape == (2,)
-            and bool((found.abs() <= 1).all())
-            and ssim(a, a).allclose(torch.ones(2).double())
-        )
-    with pytest.raises(InputError, match="two positions or more"):
-        ssim(torch.zeros(1, 1), torch.zeros(1, 1))
-
-
 def test_similarities_are_those_of_their_definitions() -> None:
     a, b = normal(4, 12, 13), normal(4, 12, 13, seed=1)
     rank = [
@@ -164,19 +151,6 @@ def test_draws_depend_on_the_seed_and_the_name_alone() -> None:
     assert one.names == f.names and one.batches[0].size == f.batches[0].size
 
 
-def test_a_half_precision_net_and_a_label_set_are_kept() -> None:
-    f = pm.Classifier(conv_net().bfloat16(), size=8, label_set=[0, 2])
-    other = randomised(f, [name for layer in layers_of(f) for name in layer], seed=0)
-    assert other.dtype == torch.bfloat16 and other.label_set == (0, 2) and other.renormalise
-    assert other.probabilities(pixels(2, 8)).sum(dim=1).allclose(torch.ones(2), atol=1e-5)
-
-
-def test_a_function_has_no_weights_to_draw() -> None:
-    f = pm.Classifier(lambda x: x.mean((2, 3)), size=4)
-    with pytest.raises(InputError, match="give the Classifier the torch module"):
-        layers_of(f)
-
-
 # ---- the metrics --------------------------------------------------------------------------------------------------
 
 IMAGES, LABELS = pixels(3, 12), torch.tensor([[0, 1], [2, 3], [1, -1]])
@@ -231,23 +205,6 @@ def test_the_smooth_variant_averages_maps_over_noisy_copies() -> None:
         expected[:2].mean(dim=1).tolist()
     )
     assert pm.make_metric("randomisation:preset=smooth").settings()["samples"] == 50
-
-
-def test_maps_of_the_other_net_are_made_once_for_all_metrics() -> None:
-    calls: list[int] = []
-
-    def counted_maps(classifier: pm.Classifier, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        calls.append(len(images))
-        return normal(*labels.shape, 12, 12)
-
-    ready = bound(pm.make_method(counted_maps), NET)
-    j = Judged(ready.session, IMAGES, LABELS, ready(IMAGES, LABELS), method=ready.thing)
-    for metric in (Randomisation(), Randomisation(similarity="ssim")):
-        metric(j)
-        metric.pairs(j)
-    assert len(calls) == 2
-    Randomisation(draw=1)(j)
-    assert len(calls) == 3
 
 
 def test_rows_have_no_structure_to_compare() -> None:

@@ -12,13 +12,10 @@ import torch
 from torch import Tensor
 
 from proofmap.core import streams
-from proofmap.core.errors import InputError
-from proofmap.core.inputs import Rows
 from proofmap.fills.road import Road, impute
-from proofmap.methods import make_method
 from proofmap.metrics import deletion
 from tests.sessions import bound
-from tests.toys import ROWS, SERIES, classifier_of, conv_classifier, pixels, values
+from tests.toys import SERIES, classifier_of, conv_classifier, pixels, values
 
 NEIGHBOURS = {(i, j): 1 / 12 if i and j else 1 / 6 for i in (-1, 0, 1) for j in (-1, 0, 1) if i or j}
 
@@ -75,13 +72,6 @@ def test_it_solves_the_system_of_pytorch_grad_cam(pytorch_grad_cam: ModuleType) 
     torch.testing.assert_close(impute(x, known[None])[0][:, ~known], theirs, atol=1e-3, rtol=0)
 
 
-def test_a_picture_is_imputed_alike_alone_and_among_others() -> None:
-    x, known = pixels(3, 20), masks((20, 20))
-    together = impute(x, known)
-    for i in range(3):
-        torch.testing.assert_close(impute(x[i : i + 1], known[i : i + 1])[0], together[i], atol=1e-4, rtol=0)
-
-
 def test_what_is_known_stays_and_nothing_known_is_gray_with_noise() -> None:
     f, x = conv_classifier(12), pixels(2, 12)
     fill, keys = bound(Road(), f), streams.image_keys(x, "test")
@@ -114,11 +104,3 @@ def test_the_deletion_game_is_played_on_imputed_pictures() -> None:
         composite = torch.where(keep[:, None], x, ready.behind(x, keys, keep))
         expected = f.probabilities(composite).gather(1, labels)
         torch.testing.assert_close(found.probabilities[:, :, step], expected, atol=1e-5, rtol=1e-4)
-
-
-def test_methods_and_tables_are_told_to_use_another_fill() -> None:
-    with pytest.raises(InputError, match="give occlusion another fill"):
-        make_method("occlusion:fill=road")
-    assert isinstance(ROWS, Rows)
-    with pytest.raises(InputError, match="use another fill"):
-        bound(Road(), classifier_of(ROWS))

@@ -10,7 +10,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from proofmap.core.errors import InputError
 from proofmap.methods import make_method
 from proofmap.metrics import Judged, make_metric
 from proofmap.metrics.boxes import (
@@ -23,7 +22,7 @@ from proofmap.metrics.boxes import (
 )
 from proofmap.results.statistics import mean_interval
 from proofmap.session import Session
-from tests.toys import conv_classifier, counted_classifier, normal, pixels
+from tests.toys import conv_classifier, normal, pixels
 
 HEIGHT, WIDTH, N = 9, 12, 4
 LABELS = torch.tensor([[0, 2], [1, 3], [2, 0], [3, 1]])
@@ -100,17 +99,6 @@ def test_largest_pieces_are_those_of_scipy() -> None:
     assert largest_piece(line).tolist() == [[False, False, True, True, False, False]]
 
 
-def test_score_and_confidence_share_their_passes() -> None:
-    f, tally = counted_classifier(size=8)
-    j = Judged(Session(f), pixels(N, 8), LABELS, normal(N, 2, 8, 8))
-    f.frozen()
-    tally.reset()
-    for name in ("saliency-metric", "saliency-confidence", "saliency-area"):
-        make_metric(name)(j)
-        make_metric(name).measure(j)
-    assert tally.images == N, "of the first label alone"
-
-
 # ---- the sweep -----------------------------------------------------------------------------------------------------
 
 
@@ -140,11 +128,6 @@ def test_a_best_threshold_with_tiny_boxes_is_flagged() -> None:
     sweep = saliency_sweep(j, deltas=[5.0])
     assert sweep.best.tiny == 1.0 and sweep.best.area == pytest.approx(1 / 108)
     assert sweep.degenerate and not saliency_sweep(j, deltas=[0.0]).degenerate
-
-
-def test_a_sweep_without_thresholds_is_refused() -> None:
-    with pytest.raises(InputError, match="no thresholds"):
-        saliency_sweep(judged(), deltas=[])
 
 
 def test_the_interval_does_not_count_with_values_that_only_the_floor_of_f_allows() -> None:
