@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from proofmap.results.audit import audit
     from proofmap.results.compare import compare
     from proofmap.results.evaluation import Evaluation, Proof
-    from proofmap.results.label_matrix import label_matrices
     from proofmap.results.statistics import Score
     from proofmap.study import Run, Selection, Study, run_study
 
@@ -56,7 +55,6 @@ __getattr__, __dir__ = lazy_names(
         "results.audit": "audit",
         "results.compare": "compare",
         "results.evaluation": "Evaluation Proof",
-        "results.label_matrix": "label_matrices",
         "results.statistics": "Score",
         "study": "Run Selection Study run_study",
     },
@@ -95,7 +93,6 @@ __all__ = [
     "keep_memory",
     "list_models",
     "load_classifier",
-    "label_matrices",
     "load_images",
     "make_game",
     "make_method",

@@ -282,7 +282,7 @@ def mean_matrix(evaluation: Evaluation) -> dict[str, Any] | None:
         return None
     return {
         "names": list(found.names),
-        "shared": found.labels is not None,
+        "shared": found.shared,
         "methods": [_numbers_of(m) for m in found.areas.values()],
         "f": _numbers_of(found.f[None])[0],
         "answers": list(found.answers().values()),
