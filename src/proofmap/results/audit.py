@@ -195,10 +195,11 @@ def audit(
     noise = [r for r in evaluation.results if roles[r.name] == "noise" and r.name not in held]
 
     def lines(of: Sequence[MethodResult]) -> tuple[AuditLine, ...]:
-        bars_of = [
-            (r, name, b) for r in of for kind, b in asked.items() for name in _score_names(r, kind, bars)
-        ]
-        return tuple(_line(result, metric, bar, use) for result, metric, bar in bars_of)
+        found: list[AuditLine] = []
+        for result in of:  # a bar of a score goes before that of its kind
+            own = {name: bar for what, bar in asked.items() for name in _score_names(result, what, bars)}
+            found += [_line(result, metric, bar, use) for metric, bar in own.items()]
+        return tuple(found)
 
     result = AuditResult(lines(chosen), use, (), lines(noise))
     notes = [*_control_notes(result), *(_explained(evaluation, held) if asked else [])]
