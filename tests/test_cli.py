@@ -297,7 +297,7 @@ def test_a_method_that_gave_nothing_can_be_corrected_left_out_and_forgotten(
     assert run(monkeypatch, *command, "--methods", "mine.py:mine,random") == 0
     assert "mine" in capsys.readouterr().out
     assert run(monkeypatch, *command, "--methods", "random", "--forget", "grad-cam") == 2
-    assert "has no method 'grad-cam'; it has random, mine" in capsys.readouterr().err
+    assert "has no method 'grad-cam'; it has mine, random" in capsys.readouterr().err
     assert run(monkeypatch, *command, "--methods", "random", "--forget", "mine") == 0
     assert run(monkeypatch, "doctor", "run") == 0
     capsys.readouterr()

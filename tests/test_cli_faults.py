@@ -79,7 +79,6 @@ def test_explain_on_a_full_disk_leaves_nothing_and_says_what_to_do(
         ("report", "--out", "disk/page.html"),
         ("export", "--out", "disk/tables"),
         ("export", "--format", "json", "--out", "disk/tables"),
-        ("export", "--format", "parquet", "--out", "disk/tables"),
     ],
     ids=" ".join,
 )

@@ -72,7 +72,10 @@ FEATURES: dict[str, tuple[str, str]] = {
     "grad-cam": ("", "explained('pytorch-grad-cam:GradCAM')"),
     "app": ("", "SERVE"),
     "ray": ("", "from proofmap.study import RayExecutor; study(executor=RayExecutor(workers=1))"),
-    "parquet": ("", "from proofmap.study import export_run; export_run(study(), 'tables', 'parquet')"),
+    "parquet": (
+        "import pyarrow as a, pyarrow.parquet as p; p.write_table(a.table({'text': ['one two', 'three']}), 'notes.parquet')",
+        "from proofmap.data import open_data; open_data('text:notes.parquet?column=text')",
+    ),
     "pandas": ("", "judged().to_dataframe()"),
     "polars": (
         "import polars; frame = polars.DataFrame(rows, schema=['a', 'b', 'c'])",

@@ -18,7 +18,7 @@ from proofmap.results.audit import audit as audit_scores
 from proofmap.results.compare import compare as compare_scores
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.score_tables import TABLES
-from proofmap.study.export import DATA, TEXT, export_run
+from proofmap.study.export import FORMATS, export_run
 from proofmap.study.stored_run import Run
 
 _RUN = typer.Argument(help="A run directory, made by evaluate.", show_default=False)
@@ -202,7 +202,7 @@ def export(
     run: Annotated[Path, _RUN],
     format: Annotated[
         str,
-        options.choice_option((*DATA, *TEXT), f"File format ({' and '.join(TEXT)} have only the scores)"),
+        options.choice_option(FORMATS, "File format (md and latex have only the scores)"),
     ] = "csv",
     tables: Annotated[
         str | None,

@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from proofmap.classifier import Classifier
 from proofmap.core.batching import is_out_of_memory
@@ -55,7 +55,7 @@ class Expected:
         >>> Expected(Cost(forward=1000)).time_text(Speed(5.0))
         'about 3 to 10 min (5 passes/s forward, measured now)'
         """
-        seconds = speed.duration(self.known)
+        seconds = duration_range(speed.seconds(self.known))
         if not self.unknown:
             return f"about {seconds} ({speed})"
         silent = (
@@ -130,10 +130,6 @@ class Speed:
     def seconds(self, cost: Cost) -> float:
         return cost.forward / self.forward + cost.gradient / self.gradient
 
-    def duration(self, cost: Cost) -> str:
-        """The time for this cost as text: a range from the time at these rates to :data:`SLOWER` times that time."""
-        return duration_range(self.seconds(cost))
-
     def __str__(self) -> str:
         """The rates in words.
 
@@ -157,44 +153,33 @@ def measure_speed(classifier: Classifier, cost: Cost, at_once: int | None = None
     """
     fast = classifier.frozen()
 
-    def forward(size: int) -> None:
-        with torch.no_grad():
-            fast(fast.blank(size))
+    def run(size: int, gradient: bool) -> None:
+        x = fast.blank(size).requires_grad_(gradient)
+        with torch.set_grad_enabled(gradient):
+            f = fast(x)
+            found = torch.autograd.grad(f.sum(), x)[0] if gradient else f
+        float(found.sum())  # waits for the device
 
-    def gradient(size: int) -> None:
-        with torch.enable_grad():
-            x = fast.blank(size).requires_grad_(True)
-            torch.autograd.grad(fast(x).sum(), x)
-
-    def wait() -> None:
-        if classifier.device.type == "cuda":
-            torch.cuda.synchronize(classifier.device)
-        elif classifier.device.type == "mps":
-            torch.mps.synchronize()
-
-    def rate(run: Callable[[int], None], size: int, passes: int) -> float:
+    def rate(size: int, passes: int, gradient: bool) -> float:
         size = max(1, min(size, passes // 100))
         seconds: list[float] = []
-        enough = MEASURED
-        while len(seconds) < 4 or sum(seconds[1:]) < enough:
+        while len(seconds) < 4 or sum(seconds[1:]) < min(MEASURED, _SHARE * seconds[-1] * passes / size):
             began = time.perf_counter()
             try:
-                run(size)
+                run(size, gradient)
+                seconds.append(time.perf_counter() - began)
             except Exception as error:
                 if size == 1 or not is_out_of_memory(error):
                     raise
                 size, seconds = size // 2, []
-                continue
-            wait()
-            seconds.append(time.perf_counter() - began)
-            enough = min(MEASURED, _SHARE * seconds[-1] * passes / size)
         # the first batch of a size is slow (kernels are chosen), and others where something else ran beside it
         return size / statistics.median(seconds[1:])
 
     sizes = [batch.size for batch in fast.batches]
-    sizes[1] = min(sizes[1], at_once or sizes[1])
-    found = Speed(rate(forward, sizes[0], cost.forward))
-    return Speed(found.forward, rate(gradient, sizes[1], cost.gradient)) if cost.gradient else found
+    forward = rate(sizes[0], cost.forward, False)
+    if not cost.gradient:
+        return Speed(forward)
+    return Speed(forward, rate(min(sizes[1], at_once or sizes[1]), cost.gradient, True))
 
 
 # ---- time in words ------------------------------------------------------------------------------------------
@@ -478,25 +463,11 @@ def _forward_passes(cost: Cost | None, labels: int) -> int:
 
 
 def multiply_adds(classifier: Classifier) -> int:
-    """The number of multiply-adds of one pass, counted in linear and convolutional layers: each output is a sum over one row of weights.
+    """The number of multiply-adds of one pass, counted in products of matrices and convolutions.
 
     If the net is a plain function or has no such layers, a typical value for this input size is returned.
     """
-    counted = 0
-
-    def count(layer: nn.Module, inputs: object, out: object) -> None:
-        nonlocal counted
-        if isinstance(out, Tensor):
-            weight: Tensor = layer.weight  # type: ignore[assignment]
-            counted += out.numel() * weight[0].numel()
-
-    if isinstance(classifier.net, nn.Module):
-        layers = [m for m in classifier.net.modules() if isinstance(m, nn.Linear | nn.modules.conv._ConvNd)]
-        hooks = [layer.register_forward_hook(count) for layer in layers]
-        try:
-            with torch.no_grad():
-                classifier(classifier.blank(1))
-        finally:
-            for hook in hooks:
-                hook.remove()
-    return counted or _PER_NUMBER * classifier.inputs.count * classifier.inputs.channels
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        classifier(classifier.blank(1))
+    typical = _PER_NUMBER * classifier.inputs.count * classifier.inputs.channels
+    return counter.get_total_flops() // 2 or typical

@@ -194,58 +194,40 @@ def _connected(ray: Any, address: str | None) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    with _quiet_ray(ray):
+    handler = signal.getsignal(signal.SIGTERM)  # Ray has one of its own
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    ray._private.worker._worker_logs_enabled = False  # there is no public switch
+    try:
         try:
             host, _, port = (address or "").removeprefix("ray://").rpartition(":")
             if port.isdecimal():  # raise at once if nothing listens there; Ray would try for many minutes
                 socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
-            own = (
-                {"include_dashboard": False, "object_store_memory": _OBJECT_STORE} if address is None else {}
-            )
+            own = {} if address else {"include_dashboard": False, "object_store_memory": _OBJECT_STORE}
             ray.init(address or "local", log_to_driver=False, logging_level=logging.CRITICAL, **own)
         except Exception as error:
-            ray.shutdown()
             where = f"connect to the Ray cluster at {address!r}" if address else "start Ray on this machine"
             raise ProofmapError(f"cannot {where}: {error}") from error
-        try:
-            yield
-        finally:
-            ray.shutdown()
-
-
-@contextmanager
-def _quiet_ray(ray: Any) -> Iterator[None]:
-    """Switch off Ray's usage statistics and its messages about workers on stdout. Ray's SIGTERM handler is removed at the end."""
-    before = os.environ.get("RAY_USAGE_STATS_ENABLED")
-    handler = signal.getsignal(signal.SIGTERM)
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    ray._private.worker._worker_logs_enabled = False  # there is no public switch
-    try:
         yield
     finally:
-        ray._private.worker._worker_logs_enabled = True
-        os.environ.pop("RAY_USAGE_STATS_ENABLED")
-        if before is not None:
-            os.environ["RAY_USAGE_STATS_ENABLED"] = before
+        ray.shutdown()
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, handler)
 
 
 def _room(ray: Any, required: dict[str, float]) -> int:
     """The number of processes with the ``required`` resources that fit on the cluster if nothing else runs there."""
-
-    def described(resources: dict[str, float]) -> str:
-        return f"{resources.get('CPU', 0):g} CPU, {resources.get('GPU', 0):g} GPU"
-
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     fitting = [
         min(int(node.get(kind, 0) / amount + 1e-9) for kind, amount in required.items() if amount)
         for node in nodes
     ]
     if not any(fitting):
+        asked, *there = (
+            f"{each.get('CPU', 0):g} CPU, {each.get('GPU', 0):g} GPU" for each in (required, *nodes)
+        )
         raise InputError(
-            f"a Ray worker asks for {described(required)}, and no machine of the cluster has them: "
-            f"{'; '.join(map(described, nodes))}. Lower cpus_per_worker or gpus_per_worker"
+            f"a Ray worker asks for {asked}, and no machine of the cluster has them: {'; '.join(there)}. Lower cpus_per_worker or "
+            "gpus_per_worker"
         )
     return sum(fitting)
 

@@ -11,7 +11,6 @@ import shutil
 import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -348,24 +347,16 @@ class _Run:
                 else:
                     yield unit
 
-        stored: Future[None] | None = None  # a unit is written while the next one is computed
-        with (
-            ThreadPoolExecutor(1, thread_name_prefix="proofmap-writer") as writer,
-            closing(self.executor.run(self._make_worker(), units())) as results,
-        ):
+        with closing(self.executor.run(self._make_worker(), units())) as results:
             for unit, result in results:
                 if isinstance(result, Lost):
                     reasons = dict.fromkeys(range(len(unit.subjects)), result.reason)
                     result = UnitResult((), reasons, 0.0, 0, self.manifest.batches, self.environment)
-                if stored is not None:
-                    stored.result()
-                stored = writer.submit(self._store, unit, result)
+                self._store(unit, result)
                 failing[unit.method] = 0 if result.parts else failing[unit.method] + 1
                 self.tally.unit(
                     str(unit), failed=not result.parts, passes=0 if self.is_local else result.passes
                 )
-            if stored is not None:
-                stored.result()
         return dict(given_up)
 
     def _store(self, unit: Unit, result: UnitResult) -> None:

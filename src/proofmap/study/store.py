@@ -161,13 +161,10 @@ class Store:
             raise StoreError(f"{self.path} is not a regular file. Remove it, and run the same command again")
         writable = os.access(folder, os.W_OK) and os.access(self.path, os.W_OK)
         mode = "rwc" if write else "rw" if writable else "ro"
-        with self._errors():  # one thread at a time, but not always the same one
+        with self._errors():
+            uri = f"{self.path.resolve().as_uri()}?mode={mode}"
             self.database = sqlite3.connect(
-                f"{self.path.resolve().as_uri()}?mode={mode}",
-                uri=True,
-                isolation_level=None,
-                timeout=30,
-                check_same_thread=False,
+                uri, uri=True, isolation_level=None, timeout=30, check_same_thread=False
             )
         try:
             with self._errors():
