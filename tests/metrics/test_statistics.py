@@ -20,13 +20,6 @@ def test_images_that_do_not_count_do_not_move_the_score() -> None:
     assert (score.low, score.high) == mean_interval(counted)
 
 
-def test_no_end_of_a_score_is_beyond_what_an_image_can_have() -> None:
-    values = torch.tensor([0.1, 0.2, 0.9])
-    free = mean_score("insertion", values, higher_is_better=True)
-    score = mean_score("insertion", values, higher_is_better=True, limits=(0.0, 1.0))
-    assert free.low < 0 and free.high > 1 and (score.low, score.high) == (0.0, 1.0)
-
-
 def test_one_image_tells_no_spread_and_so_has_no_interval() -> None:
     score = mean_score("insertion", torch.tensor([0.25]), higher_is_better=True)
     assert (score.value, score.n) == (0.25, 1)

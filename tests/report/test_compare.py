@@ -186,7 +186,10 @@ def test_runs_are_matched_by_method_and_image_name() -> None:
         (lambda: compare(judged(methods=["random"])), "judge a second method"),
         (lambda: compare(judged(), baseline="lime"), "no method 'lime'"),
         (lambda: compare(judged(), methods=["lime"]), "no method 'lime'"),
-        (lambda: compare(judged(), methods=["random"]), "name a baseline .a method., or more methods"),
+        (
+            lambda: compare(judged(), methods=["random"]),
+            "name a baseline .a method, or run/method. or more methods",
+        ),
         (lambda: compare(judged(), metrics=["speed"]), "do not share a metric 'speed'"),
         (lambda: compare({"a": judged(2), "b": judged(4, start=2)}), "no image of the same name"),
         (

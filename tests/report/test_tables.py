@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 import proofmap as pm
-from proofmap.metrics import METRICS
 from proofmap.report.display import NUMBER_FILES
 from proofmap.report.figures.scatter import scatter_figure
 from proofmap.results import score_tables, tables
@@ -61,29 +60,6 @@ def test_csv_json_and_record_agree(evaluation: pm.Evaluation) -> None:
     pairs = list(csv.DictReader(NUMBER_FILES["pairs.csv"](evaluation).splitlines()))
     assert len(pairs) == 2 * 4 * 3
     assert {p["image"] for p in pairs} == {"x", "y", "x-2", "z"}  # equal names are told apart
-
-
-def test_markdown_has_as_many_columns_in_every_line(evaluation: pm.Evaluation) -> None:
-    lines = tables.markdown(*score_tables.score_cells(evaluation)).splitlines()
-    assert len({line.count("|") for line in lines}) == 1
-
-
-def test_numbers_are_printed_as_papers_print_them() -> None:
-    printed = {
-        0.844: ".84",
-        1.0: "1.00",
-        0.0: ".00",
-        0.00123: ".001",
-        0.0006: ".0006",
-        0.00096: ".001",
-        0.00002: "<.0001",
-        -0.00002: ">-.0001",
-        -0.35: "-.35",
-        -1.18: "-1.18",
-        -0.002: "-.002",
-    }
-    assert {value: tables.number(value) for value in printed} == printed
-    assert tables.number(-0.0) == ".00" and tables.number(float("nan")) == "-"
 
 
 # ---- methods that count different images -------------------------------------------------------------------
@@ -250,12 +226,6 @@ def test_rows_of_pairs_have_the_bar_of_their_proof(evaluation: pm.Evaluation) ->
     assert lines[-1] == score_tables.SHAPE
     first = shape_of(evaluation, evaluation.results[0], 0, 0)
     assert first.text() in lines[1] and len(first.text()) == 20
-
-
-def test_names_of_metrics_are_printed_as_words_unless_they_have_numbers() -> None:
-    ours = [name for name in METRICS if METRICS[name].__module__.startswith("proofmap.")]
-    assert [tables.metric_words(name) for name in ours] == [name.replace("-", " ") for name in ours]
-    assert tables.metric_words("my-own-2 (gray)") == "my-own-2 (gray)"
 
 
 # ---- one map for all labels, found in the maps -------------------------------------------------------------------

@@ -10,19 +10,16 @@ import pytest
 import torch
 
 import proofmap as pm
-from proofmap.core.errors import InputError
 from proofmap.core.version import source_version
 from proofmap.metrics.boxes import SaliencyMetric
 from proofmap.reproduce import artifacts
 from proofmap.reproduce.claims import compared
 from proofmap.reproduce.findings import Job
-from proofmap.reproduce.recipe import Recipe, merged, recipe_names
-from proofmap.reproduce.rows import rows_for_later, study_of, with_rows
+from proofmap.reproduce.recipe import Recipe, merged
+from proofmap.reproduce.rows import study_of
 from proofmap.reproduce.run import Reproduction, reproduce
 from proofmap.reproduce.stored_maps import StoredMaps
 from proofmap.reproduce.study_recipe import Tuning, judge_rows
-from proofmap.study.opened import open_study
-from proofmap.study.resume import resolve_manifest
 from tests.command import run as command
 from tests.reproduce.small_world import APPENDIX, small_data, small_nets
 
@@ -139,14 +136,6 @@ def _assert_finished(found: Reproduction, folder: Path, start: Path) -> None:
         assert run.unfinished([first]) == {first: both[first]} and "lacks" in run.notes([first])[-1]
 
 
-def test_the_metrics_of_a_run_that_was_begun_with_another_are_finished(
-    tmp_path: Path, data: Path, learned: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("proofmap.report.runs.write_report", lambda _, path, **__: path)
-    found = reproduce("cifar10-metrics", tmp_path / "out", data=data, quick=True, start=learned)
-    _assert_finished(found, tmp_path / "out", learned)
-
-
 def test_a_run_of_other_source_is_refused_and_nothing_is_left(
     tmp_path: Path,
     data: Path,
@@ -225,21 +214,6 @@ def test_rows_that_are_not_there_or_belong_together_are_refused(
     assert command(monkeypatch, "reproduce", "cifar10-curves", *asked, "TV 0") == 2
     assert "leave out --rows" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.usefixtures("one_thread")
-def test_units_are_planned_for_rows_that_come_later(tmp_path: Path, data: Path) -> None:
-    """Cheap rows first must not make units of many images for the costly ones."""
-    recipe = Recipe.named("cifar10-metrics").with_variant(data)
-    job = Job(recipe, recipe.chosen(data=data), tmp_path, data=data)
-    some = replace(job, settings=with_rows(job.settings, ["Random"]), all_settings=job.settings)
-    blocks = []
-    for number, (asked, later) in enumerate([(job, []), (some, rows_for_later(some)), (some, [])]):
-        study = study_of(replace(asked, settings=Tuning({}, 0).settings(asked.settings), images=3))
-        session = open_study(study)
-        manifest, _ = resolve_manifest(tmp_path / str(number), session, live=False, planned_methods=later)
-        blocks.append(manifest.images_per_unit)
-    assert blocks[0] == blocks[1] < blocks[2]
 
 
 @pytest.mark.parametrize("row, whole", [("Random", True), ("Ours", False)])
@@ -322,15 +296,3 @@ def test_a_mean_of_differences_decides_or_does_not() -> None:
 
 
 # ---- the recipes' files ----------------------------------------------------------------------------------------
-
-
-def test_without_data_the_message_says_what_to_supply_for_each_net(tmp_path: Path) -> None:
-    with pytest.raises(InputError) as told:
-        reproduce("cifar100-metrics", tmp_path / "out", data=tmp_path)
-    for part in ("cifar-100-python: CIFAR-100", "cifar100_resnet164.pth", "cifar100_resnet56.safetensors"):
-        assert f"{tmp_path}/" in str(told.value) and part in str(told.value)
-    assert not list(tmp_path.iterdir())
-
-
-def test_all_recipes_of_the_appendix_are_there() -> None:
-    assert set(APPENDIX) <= set(recipe_names())

@@ -123,22 +123,6 @@ def test_best_effort_of_the_papers_tables_counts_by_the_papers_rule() -> None:
     assert found == {f"imagenette{part}": {"paper"} for part in ("", "-best-effort", "-corner", "-scatter")}
 
 
-def test_what_is_missing_is_said_with_its_place(tmp_path: Path) -> None:
-    recipe = Recipe.named("cifar10-tv")
-    with pytest.raises(InputError) as told:
-        recipe.with_variant(tmp_path)
-    assert f"{tmp_path}/cifar-10-batches-py: CIFAR-10" in str(told.value)
-    assert "weights/cifar10_resnet56.safetensors: weights of" in str(told.value)
-    assert "for resnet164 (ResNet-164, as in the paper, judged with the 40 random images of its code" in str(
-        told.value
-    ) and "--data" in str(told.value)
-    (tmp_path / "weights").mkdir()
-    (tmp_path / "weights" / "cifar10_resnet56.safetensors").touch()
-    chosen = recipe.with_variant(tmp_path)
-    assert chosen.chosen_variant == "resnet56"
-    assert [need.path for need in chosen.missing(tmp_path)] == ["cifar-10-batches-py"]
-
-
 def test_what_is_optional_is_left_out_only() -> None:
     text = """
         title = "t"

@@ -363,6 +363,4 @@ def _notes(evaluation: Evaluation) -> list[str]:
     """The notes of :func:`score_notes <proofmap.results.score_tables.score_notes>`, capitalised, without the note on methods with one map for
     all labels, which the page's table marks itself."""
     notes = [*score_tables.score_notes(evaluation), *filter(None, [other_curve_note(evaluation)])]
-    return [
-        note[:1].upper() + note[1:] for note in notes if not note.startswith(score_tables.LABEL_FREE_MARK)
-    ]
+    return [note[:1].upper() + note[1:] for note in notes if not note.startswith("*")]

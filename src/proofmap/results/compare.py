@@ -140,7 +140,7 @@ class Comparison(Tables):
         return {"differences": self.records(), "notes": self.notes}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Entry:
     """One method of one run. ``name`` is the method's name in messages, such as ``run/method``."""
 
@@ -262,25 +262,18 @@ def _pairs(
     fixed = None if baseline is None else named(baseline)[0]
     if methods is not None:
         chosen = [entry for name in methods for entry in named(name)]
-        entries = [e for e in entries if any(e is each for each in chosen)]
+        entries = [entry for entry in entries if entry in chosen]
+    firsts: dict[str, _Entry] = {}
     if fixed is not None:
         pairs = [(e, fixed) for e in entries if e is not fixed]
     elif several:
-        firsts: dict[str, _Entry] = {}
-        pairs = []
-        for entry in entries:
-            first = firsts.setdefault(entry.result.name, entry)
-            if first is not entry:
-                pairs.append((entry, first))
+        pairs = [(e, first) for e in entries if (first := firsts.setdefault(e.result.name, e)) is not e]
     else:
         pairs = [(b, a) for a, b in combinations(entries, 2)]
     if not pairs:
-        mend = "judge a second method"
-        if several or methods is not None:
-            mend = f"name a baseline ({'run/method' if several else 'a method'})" + (
-                "" if methods is None else ", or more methods"
-            )
-        raise InputError(f"there are no two methods to compare; {mend}")
+        raise InputError(
+            "there are no two methods to compare; judge a second method, or name a baseline (a method, or run/method) or more methods"
+        )
     return pairs
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 TABLES = ("scores", "per_image", "per_label")
 """The names of the tables for :func:`dataframe`."""
-LABEL_FREE_MARK = "*"
+_LABEL_FREE = "*"
 SHAPE = "proof: a bar from 0 to 1; █ ends at the AUC (insertion), │ is at f, ─ ends at the highest probability of the curve"
 """The legend below :func:`pair_table`: how to read the bar of a proof in a terminal."""
 MOST_ROWS = 50
@@ -60,7 +60,7 @@ def score_cells(evaluation: Evaluation) -> Cells:
         header.append(metric_with_arrow(score.name, score.higher_is_better) + mark)
     rows = [
         [
-            r.name + (LABEL_FREE_MARK if r.one_map else ""),
+            r.name + (_LABEL_FREE if r.one_map else ""),
             *(_score_cell(s, u) for s, u in zip(r.scores, uneven, strict=True)),
         ]
         for r in evaluation.results
@@ -77,7 +77,7 @@ def score_notes(evaluation: Evaluation) -> list[str]:
             if is_independent(evaluation.settings.get("outputs"))
             else "such maps are sound without effort, so "
         )
-        quoted.append(f"{LABEL_FREE_MARK} one map for all labels: {effort}also read best effort")
+        quoted.append(f"{_LABEL_FREE} one map for all labels: {effort}also read best effort")
     if found := [r.name for r in evaluation.results if r.one_map and not r.label_free]:
         quoted.append(
             f"{', '.join(found)}: found to give one map for all labels; a map with one value everywhere counts too, and is read in the order "
