@@ -64,7 +64,8 @@ class Infill(Fill):
         parts = zip(shown.split(self.batch), holes.split(self.batch), strict=True)
         with torch.no_grad():
             found = [self._painted(net, x, hole) for x, hole in parts]
-        return torch.cat([shown[:0], *found]).clamp(0, 1)
+        painted = torch.cat([shown[:0], *found])
+        return painted if inputs.limits is None else painted.clamp(*inputs.limits)
 
     def record(self, session: Session) -> dict[str, object]:
         return {**self.settings(), "gray": rounded(session.inputs.neutral), **self._net(session)[1]}
