@@ -55,16 +55,6 @@ def test_pixels_arrive_as_they_were_saved(tmp_path: Path) -> None:
     np.testing.assert_array_equal((loaded[0] * 255).round().numpy(), pixels.transpose(2, 0, 1))
 
 
-@pytest.mark.parametrize(
-    "name", ["a.jpg", "a.jpeg", "a.png", "a.webp", "a.bmp", "a.gif", "a.tif", "a.tiff", "a.ppm"]
-)
-def test_every_usual_format_is_read(tmp_path: Path, name: str) -> None:
-    save(tmp_path, name, Image.new("RGB", (9, 6), (200, 100, 50)))
-    (loaded,) = load_images(tmp_path, classifier(4))
-    expected = torch.tensor([200, 100, 50]).view(3, 1, 1) / 255
-    torch.testing.assert_close(loaded, expected.expand(3, 4, 4), rtol=0, atol=0.02)
-
-
 def test_gray_scale_has_three_equal_channels(tmp_path: Path) -> None:
     pixels = noise(8, 8, 1)
     (loaded,) = load_images(save(tmp_path, "gray.png", pixels), classifier(8))

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -74,27 +72,6 @@ def test_explain_gives_maps_of_its_positions_and_saves_them(
     written = [path.name for path in proof.save(tmp_path / "out")]
     assert "maps.safetensors" in written and "scores.csv" in written
     assert any(name.endswith(".png") for name in written)
-
-
-@pytest.mark.parametrize("fill", ["gray", "noise", "blur", "images"])
-def test_every_fill_serves_them_or_says_why_not(case: tuple[pm.Classifier, Tensor], fill: str) -> None:
-    f, x = case
-    chosen: Any = fill
-    if fill == "images":
-        with pytest.raises(pm.InputError, match=r"source = an array"):
-            pm.evaluate(f, x[:1], methods=["random"], metrics=["insertion:fill=images"])
-        chosen = pm.Images(source=inputs_like(f.inputs, x))
-    if fill == "blur" and not f.inputs.has_neighbours:
-        with pytest.raises(pm.InputError, match="cannot be blurred"):
-            pm.evaluate(f, x, methods=["random"], metrics=["insertion:fill=blur"])
-        return
-    metric = pm.make_metric({"metric": "insertion", "fill": chosen, "draws": 2})
-    found = pm.evaluate(f, x, methods=["random"], metrics=[metric], labels="top2")
-    assert math.isfinite(found.results[0].scores[0].value)
-
-
-def inputs_like(inputs: Inputs, x: Tensor) -> np.ndarray:
-    return (x + 0.1).numpy()
 
 
 def test_methods_that_need_pictures_say_so(case: tuple[pm.Classifier, Tensor]) -> None:

@@ -73,11 +73,10 @@ def test_a_text_is_carried_to_the_letter(parts: list[str]) -> None:
         ("words", "Why not?  Yes", ["Why", "not?", "Yes"]),
         ("words", "東京は晴れ。Hello 世界", ["東", "京", "は", "晴", "れ。", "Hello", "世", "界"]),
         ("words", "שלום עולם", ["שלום", "עולם"]),
-        ("characters", "e\u0301a 👩\u200d🚀!", ["e\u0301", "a", "👩\u200d🚀", "!"]),
         ("sentences", "One. Two! 三。四", ["One.", "Two!", "三。", "四"]),
     ],
 )
-def test_words_characters_and_sentences(units: Any, text: str, expected: list[str]) -> None:
+def test_words_and_sentences(units: Any, text: str, expected: list[str]) -> None:
     inputs = Text(length=10, units=units)
     x = inputs.encode(text)[0]
     assert [inputs.value_text(x, k) for k in range(len(expected))] == expected
@@ -91,7 +90,7 @@ def test_a_long_word_is_several_positions() -> None:
 
 
 def test_records_describe_texts() -> None:
-    inputs = Text(length=9, units="characters", mask_token="#", longer="cut")
+    inputs = Text(length=9, units="sentences", mask_token="#", longer="cut")
     assert inputs_of(inputs.record()) == inputs
     assert inputs.at_length(4).record() == inputs.record()
 
@@ -278,9 +277,9 @@ def test_a_file_of_a_scikit_learn_pipeline_of_texts_is_explained(pipeline: Any, 
     assert isinstance(f.inputs, Text) and f.inputs.length == 512 and f.names == ("bad", "good")
     x = f.inputs.encode(TEXTS)
     assert torch.allclose(f.probabilities(x).double(), torch.tensor(pipeline.predict_proba(TEXTS)), atol=1e-6)
-    letters = pm.load_classifier(f"{spec}&units=characters&length=30&longer=cut").inputs
+    letters = pm.load_classifier(f"{spec}&units=sentences&length=30&longer=cut").inputs
     assert isinstance(letters, Text) and (letters.units, letters.length, letters.longer) == (
-        "characters",
+        "sentences",
         30,
         "cut",
     )

@@ -183,35 +183,6 @@ class EmbeddedNet(ToyNet):
         return super().logits(self.first(tokens), attention)
 
 
-def test_long_texts_are_read_in_windows() -> None:
-    """By hand: the mean of the logits of each window alone, weighted by their numbers of tokens."""
-    net = drawn(ToyNet())
-    net.window = 4
-    reader = ToyReader()
-    reader.most = 4
-    inputs = Tokens(width=8, slots=SLOTS, length=12, reader=reader, longer="windows")
-    f = pm.Classifier(net, inputs=inputs, batch_size=16)
-    long, short = "Stars are far away", "No"
-    found = f(inputs.encode([long, short])).detach()
-    numbers = [number for word in tokens_of(long) for number in word]
-    assert len(numbers) == 6
-    each = [by_hand_logits(drawn(ToyNet()), numbers[k : k + 4]) for k in (0, 4)]
-    assert torch.allclose(found[0], (4 * each[0] + 2 * each[1]) / 6, atol=1e-5)
-    assert torch.allclose(found[1], by_hand_logits(drawn(ToyNet()), tokens_of(short)[0]), atol=1e-5)
-    maps = pm.make_method("gradient-x-input")(f, inputs.encode([long]), LABELS[:1])
-    assert bool(maps[0, 0, :4].all())
-    with pytest.raises(InputError, match="reads long texts in windows"):
-        bound(pm.make_method("chefer"), f)
-    with pytest.raises(InputError, match="takes at most 12 words"):
-        inputs.encode("one " * 13)
-
-
-def by_hand_logits(net: ToyNet, numbers: list[int]) -> torch.Tensor:
-    tokens = torch.cat([net.before, ToyReader().table[torch.tensor(numbers)], net.after])[None]
-    with torch.no_grad():
-        return net.logits(tokens, torch.ones(1, tokens.shape[1], dtype=torch.long))[0]
-
-
 @pytest.mark.parametrize("method", ["attention-rollout", "chefer", "attention-lrp", "smooth-grad:samples=3"])
 def test_methods_of_attention_give_words_their_own_relevance(method: str) -> None:
     """The map of a text does not depend on longer ones beside it, and hidden tokens, special ones and padding have no value."""

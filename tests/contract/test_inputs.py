@@ -21,7 +21,6 @@ VARIANTS: dict[str, Inputs] = {
     "a table with groups": Rows.of(one_hot(), groups={"city": ["city_Ulm", "city_Bonn", "city_Köln"]}),
     "text": Text(length=4, width=8),
     "tokens": toy_tokens(4),
-    "characters": Text(length=5, units="characters"),
 }
 
 

@@ -325,8 +325,8 @@ def _made(
     given = spec.options.get("length", str(_LONG) if windows else "256")
     if not given.isdigit():
         raise InputError(f"length of {spec.text} must be a number of words, not {given!r}")
-    if units not in ("words", "tokens", "characters", "sentences"):
-        raise InputError(f"units must be words, tokens, characters or sentences, not {units!r}")
+    if units not in ("words", "tokens", "sentences"):
+        raise InputError(f"units must be words, tokens or sentences, not {units!r}")
     if windows and isinstance(net, ContinuationNet):
         raise InputError(
             f"{spec.text} continues a prompt, which it must read as a whole; use longer=cut or a shorter prompt"
@@ -337,7 +337,7 @@ def _made(
         length=int(given) if windows else min(int(given), reader.most),
         units=units,  # type: ignore[arg-type]
         longer=longer,  # type: ignore[arg-type]
-        slots={"tokens": 1, "characters": 2, "sentences": 64}.get(units, 4),
+        slots={"tokens": 1, "sentences": 64}.get(units, 4),
         reader=reader,
     )
     return net, {"inputs": inputs, "names": tuple(names), "outputs": outputs}

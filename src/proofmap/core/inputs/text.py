@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -17,9 +17,9 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs.base import Inputs
 from proofmap.core.text import one_line, shortened
 
-Units = Literal["words", "characters", "sentences", "tokens"]
+Units = Literal["words", "sentences", "tokens"]
 Longer = Literal["refuse", "cut", "windows"]
-_WIDTHS = {"words": 24, "tokens": 24, "characters": 8, "sentences": 400}
+_WIDTHS = {"words": 24, "tokens": 24, "sentences": 400}
 _LENGTHS = {"sentences": 64}  # others: 512
 _LAST = 0x10FFFF
 _EXAMPLES = 1024
@@ -248,11 +248,11 @@ class Text(TextInputs):
 
     Args:
         length: the largest number of positions of a text; 512 by default, and 64 sentences.
-        units: what a position is: ``words``, ``characters`` or ``sentences``; ``tokens`` needs ``split``.
+        units: what a position is: ``words`` or ``sentences``; ``tokens`` needs ``split``.
         width: the largest number of characters of a position. A longer word, such as a web address, is split into several positions.
         longer: what happens to a text with more than ``length`` positions: ``refuse`` it, or ``cut`` it after the first ``length``.
         mask_token, unknown_token: what the fills ``mask`` and ``unknown`` show.
-        split: a function from a text to its positions in place of ``units``, such as the pieces of a tokenizer. Joined, they must be the text.
+        split: a function from a text to its positions in place of ``units``, such as ``list``, which gives its characters, or the pieces of a tokenizer. Joined, they must be the text.
         pool: texts that the fill ``images`` draws from, instead of those that are explained.
 
     >>> inputs = Text(length=8)
@@ -405,7 +405,7 @@ def checked_text(text: object, which: str) -> str:
     return text
 
 
-# ---- words, characters, sentences -------------------------------------------------------------------------------
+# ---- words and sentences -------------------------------------------------------------------------------
 
 _IDEOGRAPHS = (
     "\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
@@ -416,7 +416,6 @@ _SENTENCE = re.compile(
     r".+?(?:[.!?\u2026\u061f]+[\"'\u201d\u2019)\]]*\s+|[\u3002\uff01\uff1f]+[\u300d\u300f\uff09]*\s*|\n\s*|\Z)",
     re.DOTALL,
 )
-_JOINERS = "\u200d\ufe0e\ufe0f"
 
 
 def _words(text: str) -> list[str]:
@@ -426,27 +425,6 @@ def _words(text: str) -> list[str]:
     (['It ', 'works, ', 'mostly.'], ['我', '爱 ', 'Berlin。'])
     """
     return _WORD.findall(text)
-
-
-def _characters(text: str) -> list[str]:
-    """The characters of a text as people see them: with their accents, and joined emoji as one.
-
-    >>> _characters("né a")
-    ['n', 'é ', 'a']
-    """
-    return list(_clusters(text))
-
-
-def _clusters(text: str) -> Iterator[str]:
-    held = ""
-    for letter in text:
-        joined = letter in _JOINERS or held.endswith("\u200d") or "\U0001f3fb" <= letter <= "\U0001f3ff"
-        if held.strip() and not (joined or letter.isspace() or unicodedata.category(letter)[0] == "M"):
-            yield held
-            held = ""
-        held += letter
-    if held:
-        yield held
 
 
 def _sentences(text: str) -> list[str]:
@@ -460,7 +438,6 @@ def _sentences(text: str) -> list[str]:
 
 SPLITS: dict[str, Callable[[str], list[str]]] = {
     "words": _words,
-    "characters": _characters,
     "sentences": _sentences,
 }
 """Functions that divide a text into positions. Joined, the positions are the text; white space belongs to the position before it."""
