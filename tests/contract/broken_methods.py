@@ -88,12 +88,6 @@ METHODS: list[tuple[str, Method, str]] = [
         "with the same settings is not equal",
     ),
     ("it_is_known_by_its_name_and_its_settings", method(name="My Method"), "'My Method' must be lower case"),
-    ("its_family_and_needs_are_known", method(needs=frozenset({"luck"})), r"not \['luck'\]"),
-    (
-        "its_family_and_needs_are_known",
-        method(family="magic"),
-        "families are adapter, attention, .*, not 'magic'",
-    ),
     ("it_makes_one_finite_map_for_each_label", after(torch.ones_like), "6 of 6 maps have one value only"),
     (
         "label_free_and_stochastic_are_true",

@@ -83,7 +83,7 @@ METRICS: list[tuple[str, Metric, str]] = [
     ),
     ("it_is_known_by_its_name_and_its_settings", metric(name="mean:map"), "'mean:map' must be lower case"),
     (
-        "it_says_its_kind_direction_and_limits",
+        "it_says_its_direction_and_limits",
         metric(higher_is_better="yes"),
         "higher_is_better is 'yes', expected True or False",
     ),

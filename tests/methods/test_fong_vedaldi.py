@@ -13,7 +13,7 @@ from proofmap.core import streams
 from proofmap.fills.simple import Median
 from proofmap.methods import make_method
 from proofmap.methods.masks.fong_vedaldi import FongVedaldi, FongVedaldiProblem
-from proofmap.methods.masks.method import noise_like
+from proofmap.methods.masks.method import add_noise_
 from tests.mask_toys import SIZE, gradient_of, in_and_out, lively, logits_of, patch_task, seated, unnormalised
 from tests.sessions import bound
 from tests.toys import normal, pixels
@@ -50,7 +50,7 @@ def test_the_loss_is_that_of_a_plain_loop(preset: str) -> None:
             weights, reduced = (1e-4, 1e-2), torch.sum
         else:
             up = F.interpolate(m[None, None], size=SIZE, mode="bilinear", align_corners=True)[0, 0]
-            noise = noise_like(images, keys[:, 1])[p].double()
+            noise = add_noise_(torch.zeros_like(images), keys[:, 1], 1.0)[p].double()
             x = up * x + (1 - up) * hidden + 0.2 * torch.tensor(f.std).view(-1, 1, 1) * noise
             weights, reduced = (0.01, 0.2), torch.mean
         rough = reduced((m[1:] - m[:-1]).abs() ** 3) + reduced((m[:, 1:] - m[:, :-1]).abs() ** 3)

@@ -13,7 +13,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Rows
 from proofmap.fills import Images, Noise
 from proofmap.methods.masks.iba import IBA, Tail, find_bottleneck
-from proofmap.methods.masks.method import noise_like
+from proofmap.methods.masks.method import add_noise_
 from tests.mask_toys import SIZE, gradient_of, lively, seated
 from tests.sessions import bound
 from tests.toys import MEAN, STD, Counted, drawn, normal, pixels
@@ -121,7 +121,7 @@ def test_the_loss_is_that_of_a_plain_loop() -> None:
     for p in range(2):
         a = weights[p].clone().requires_grad_(True)
         r, share = net[:3](((images[p] - mean) / std)[None])[0], a.sigmoid()
-        noise = usual.mean + usual.std * noise_like(weights, keys[p])
+        noise = usual.mean + usual.std * add_noise_(torch.zeros_like(weights), keys[p], 1.0)
         z = share * r + (1 - share) * noise
         missed = -net[3:](z).log_softmax(dim=1)[:, labels[p]].mean()
         given = Normal(share * r + (1 - share) * usual.mean, (1 - share) * usual.std)

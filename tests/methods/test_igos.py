@@ -13,7 +13,7 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.methods.masks.igos import IGOSPlusPlus
-from proofmap.methods.masks.method import noise_like
+from proofmap.methods.masks.method import add_noise_
 from tests.mask_toys import SIZE, gradient_of, lively, logits_of, patch_task, seated, unnormalised
 from tests.sessions import bound
 from tests.toys import normal, pixels
@@ -56,7 +56,7 @@ def test_the_direction_is_the_integrated_gradient() -> None:
     keys = streams.step_keys(slots["keys"], slots["step"], 24)[:, :12]
     for p in range(2):
         masks = (1 - deleted[p].double()).requires_grad_(True)
-        noise = 0.2 * noise_like(images[p].expand(12, -1, -1, -1), keys[p]).double()
+        noise = 0.2 * add_noise_(torch.zeros(12, *images[p].shape), keys[p], 1.0).double()
         hidden = unnormalised(f, slots["hidden 0"][p])
         way = [1 / 3, 2 / 3, 1.0]
         shaped = noise.view(4, 3, 3, *SIZE)

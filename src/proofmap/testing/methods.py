@@ -11,7 +11,6 @@ from proofmap.classifier import Classifier
 from proofmap.core.inputs import Inputs, Pictures, TextInputs
 from proofmap.data.distractors import Distractors
 from proofmap.methods import Method
-from proofmap.methods.method import FAMILIES, NEEDS
 from proofmap.session import Session
 from proofmap.testing.plugins import (
     PICTURES,
@@ -19,7 +18,6 @@ from proofmap.testing.plugins import (
     assert_alone,
     assert_close,
     assert_leaves_alone,
-    classifier_of,
     may_be_refused,
     net_for,
     plugin_contract,
@@ -59,13 +57,6 @@ def _usual(method: Method) -> Tensor:
 def _spread(maps: Tensor) -> Tensor:
     """The range of values (largest minus smallest) of each map, ``(N, L)``."""
     return maps.flatten(2).amax(dim=2) - maps.flatten(2).amin(dim=2)
-
-
-@check_method.promise
-def its_family_and_needs_are_known(method: Method) -> None:
-    unknown = sorted(method.needs.difference(NEEDS))
-    assert method.family in FAMILIES, f"families are {', '.join(sorted(FAMILIES))}, not {method.family!r}"
-    assert not unknown, f"needs knows {sorted(NEEDS)}, not {unknown}"
 
 
 @check_method.promise
@@ -156,7 +147,7 @@ def a_net_that_ignores_the_image_gets_a_constant_map_or_is_refused(method: Metho
 @check_method.promise
 def it_works_where_gradients_are_switched_off(method: Method) -> None:
     with torch.no_grad():  # where the net and the images are made, too
-        f = classifier_of(PICTURES, attention="attention" in method.needs)
+        f = Classifier(net_for(PICTURES, attention="attention" in method.needs), inputs=PICTURES)
         maps = _maps(method, f, values(PICTURES, 1), _LABELS[:1])
         assert not torch.is_grad_enabled(), "gradients are left switched on"
     assert_close(maps, _usual(method)[:1], "maps", "inside torch.no_grad()")

@@ -85,8 +85,9 @@ def plugin_contract(kind: type[P]) -> Contract[P]:
     @contract.promise
     def it_is_known_by_its_name_and_its_settings(plugin: P) -> None:
         """It is equal to another one with the same settings, and ``settings()`` gives all of them as plain data."""
-        assert is_plain_name(plugin.name), (
-            f"the name {plugin.name!r} must be lower case, without spaces or any of : , = ( )"
+        name = plugin.name
+        assert name and name == name.lower() and not set(name) & set(" :,=()"), (
+            f"the name {name!r} must be lower case, without spaces or any of : , = ( )"
         )
         described = getattr(plugin, "description", "")
         assert described and "\n" not in described, "description must say in one line what it is"
@@ -100,15 +101,6 @@ def plugin_contract(kind: type[P]) -> Contract[P]:
         json.dumps(recorded)
 
     return contract
-
-
-def is_plain_name(name: object) -> bool:
-    """Whether a name can be written in a spec.
-
-    >>> is_plain_name("learned-mask"), is_plain_name("My Mask")
-    (True, False)
-    """
-    return isinstance(name, str) and bool(name) and name == name.lower() and not set(name) & set(" :,=()")
 
 
 # ---- small inputs and nets --------------------------------------------------------------------------------------
@@ -199,17 +191,6 @@ def classifier_of(
 def shared_classifier(inputs: Inputs, *, batch_size: int = 64, attention: bool = False) -> Classifier:
     """The classifier of :func:`classifier_of`, made once, because making and freezing a net takes longer than most checks."""
     return classifier_of(inputs, batch_size=batch_size, attention=attention)
-
-
-def counted_classifier() -> tuple[Classifier, list[int]]:
-    """A classifier of pictures, and the list to which its net and every copy of it add the number of images of each pass."""
-    seen: list[int] = []
-    counter = nn.Identity()
-    counter.forward = lambda x: seen.append(len(x)) or x  # type: ignore[assignment, func-returns-value, method-assign]
-    f = Classifier(nn.Sequential(counter, net_for(PICTURES)), inputs=PICTURES, batch_size=64)
-    f.frozen()
-    seen.clear()
-    return f, seen
 
 
 # ---- comparisons ------------------------------------------------------------------------------------------------

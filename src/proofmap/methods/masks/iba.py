@@ -38,7 +38,7 @@ from proofmap.fills import Fill, Images
 from proofmap.methods.gradients.plain import check_differentiable
 from proofmap.methods.grids import enlarged, smoothing, upsamplings
 from proofmap.methods.masks.engine import MaskProblem, Slots
-from proofmap.methods.masks.method import MaskMethod, noise_like
+from proofmap.methods.masks.method import MaskMethod, add_noise_
 from proofmap.methods.method import METHODS, Cost
 from proofmap.methods.probe import is_spatial, module_of, watch_outputs
 from proofmap.plugins.settings import setting
@@ -244,7 +244,7 @@ class IBAProblem(MaskProblem):
         passed = self.passed(weights)
         keys = streams.step_keys(slots["keys"], slots["step"], s.samples)
         shape = (len(weights) * s.samples, *weights.shape[1:])
-        noise = noise_like(weights.detach()[:1].expand(shape), keys.flatten())
+        noise = add_noise_(weights.new_zeros(shape), keys.flatten(), 1.0)
         noise = noise.view(len(weights), s.samples, *weights.shape[1:])
         # in units of the standard deviation
         mixed = (passed * deviation)[:, None] + (1 - passed)[:, None] * noise

@@ -265,26 +265,13 @@ _PLACES = 1 << 18
 """Number of indices of the noise sequence at which a piece may start."""
 
 
-def noise_like(values: Tensor, keys: Tensor) -> Tensor:
-    """Standard normal noise with the shape of ``values``, whose first axes are those of ``keys``. Each key has its own draw; equal keys have
-    equal draws.
+def add_noise_(values: Tensor, keys: Tensor, sigma: float) -> Tensor:
+    """Add standard normal noise, times ``sigma``, to ``values`` in place. Each key, of the first axes of ``values``, has its own draw; equal
+    keys have equal draws. In half precision, the noise is rounded too.
 
-    >>> keys = torch.tensor([3, 4, 3])
-    >>> noise = noise_like(torch.zeros(3, 5, 7), keys)
+    >>> noise = add_noise_(torch.zeros(3, 5, 7), torch.tensor([3, 4, 3]), 1.0)
     >>> torch.equal(noise[0], noise[2]), torch.equal(noise[0], noise[1])
     (True, False)
-    """
-    pieces, signs = _drawn(values, keys)
-    return pieces * signs
-
-
-def add_noise_(values: Tensor, keys: Tensor, sigma: float) -> Tensor:
-    """Add ``sigma`` times :func:`noise_like` to ``values`` in place. In half precision, the noise is rounded too.
-
-    >>> keys = torch.tensor([3, 4])
-    >>> values = add_noise_(torch.ones(2, 5), keys, 0.5)
-    >>> torch.equal(values, 1 + 0.5 * noise_like(values, keys))
-    True
     """
     return values.addcmul_(*_drawn(values, keys), value=sigma)
 
