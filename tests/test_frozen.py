@@ -592,9 +592,7 @@ def test_a_net_that_answers_at_random_is_left_as_it_is() -> None:
     assert not torch.equal(fast(x), fast(x))
 
 
-@pytest.mark.parametrize(
-    "step", ["_traced", "_fold_batch_norm", "_absorb_padding_and_rectifiers", "_replace"]
-)
+@pytest.mark.parametrize("step", ["_fold_batch_norm", "_absorb_padding_and_rectifiers", "_replace"])
 def test_a_step_that_fails_leaves_the_net_as_it_is_and_says_so_once(
     step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -124,12 +125,14 @@ def dense_conv_share(net: nn.Module, example: Tensor) -> float:
 
 def _optimised(net: nn.Module, example: Tensor, dtype: torch.dtype, layout: torch.memory_format) -> nn.Module:
     on_cpu = example.device.type == "cpu" and dtype == torch.float32
-    traced = _traced(net)
-    if traced is not None:
-        _fold_batch_norm(traced)
+    with suppress(
+        Exception
+    ):  # fx refuses data-dependent control flow in many ways; folding is only a speed-up
+        net = fx.symbolic_trace(net)
+    if isinstance(net, fx.GraphModule):
+        _fold_batch_norm(net)
         if on_cpu:
-            _absorb_padding_and_rectifiers(traced, example)
-        net = traced
+            _absorb_padding_and_rectifiers(net, example)
     _replace(net, lambda m: type(m) is nn.BatchNorm2d and m.running_mean is not None, Affine)
     if on_cpu:
         _replace(net, FrozenConv2d.fits, FrozenConv2d)
@@ -210,14 +213,6 @@ class Affine(nn.Module):
 
     def forward(self, input: Tensor) -> Tensor:  # the argument's name is that of nn.BatchNorm2d
         return torch.addcmul(self.get_buffer("shift"), input, self.get_buffer("scale"))
-
-
-def _traced(net: nn.Module) -> fx.GraphModule | None:
-    try:
-        traced: fx.GraphModule = fx.symbolic_trace(net)
-        return traced
-    except Exception:  # fx refuses data-dependent control flow in many ways; folding is only a speed-up
-        return None
 
 
 class _Calls:

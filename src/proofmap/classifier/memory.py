@@ -35,10 +35,8 @@ def probe_batch_sizes(
     budget = device_memory(image.device) / 3
     limit = most_images(largest, values, image.device.type)
     with_gradient, forward_only = int(budget / (2 * total)), int(budget / (total / 2))
-    size = _clamp(with_gradient, limit)
-    return BatchSize(_clamp(forward_only, limit)), BatchSize(
-        round_to_full(size, limit) if image.is_cuda else size
-    )
+    size, larger = (max(1, min(wanted, limit)) for wanted in (with_gradient, forward_only))
+    return BatchSize(larger), BatchSize(round_to_full(size, limit) if image.is_cuda else size)
 
 
 def most_images(largest: int, values: int, device: str) -> int:
@@ -72,10 +70,6 @@ def round_to_full(size: int, limit: int = _LIMIT) -> int:
     if size < 3 * _WHOLE // 4:
         return size
     return min(max(1, round(size / _WHOLE)), limit // _WHOLE) * _WHOLE or size
-
-
-def _clamp(size: int, limit: int) -> int:
-    return max(1, min(size, limit))
 
 
 def _saved_bytes(

@@ -8,6 +8,7 @@ tokens (Xiao et al., *Early convolutions help transformers see better*, NeurIPS 
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.resources import files
 from typing import Any
 
@@ -19,7 +20,9 @@ from proofmap.models.names import label_names
 from proofmap.models.spec import ModelInfo
 from proofmap.models.weights import OwnNet, load_state
 
-_PACKAGED = str(files("proofmap.models").joinpath("cifar10_vit.safetensors"))
+_PACKAGED = str(  # in half precision
+    files("proofmap.models").joinpath("cifar10_vit.safetensors")
+)
 DIM, DEPTH, HEADS, HIDDEN, SIDE = 128, 6, 4, 256, 8
 
 
@@ -91,11 +94,6 @@ def classifier_arguments() -> dict[str, Any]:
     }
 
 
-def packaged_weights() -> dict[str, Tensor]:
-    """The weights inside this package, which are in half precision."""
-    return load_state(_PACKAGED)
-
-
 MODELS = (
     OwnNet(
         ModelInfo(
@@ -106,6 +104,6 @@ MODELS = (
         ),
         build=CifarViT,
         arguments=classifier_arguments,
-        published=packaged_weights,
+        published=partial(load_state, _PACKAGED),
     ),
 )

@@ -27,6 +27,7 @@ from typing import Any, get_args
 
 import torch
 import torch.nn.functional as F
+from PIL import Image
 from torch import Tensor, nn
 
 from proofmap.core.errors import MissingExtra, ModelError, ProofmapError, require
@@ -122,23 +123,17 @@ def _timm(spec: ModelSpec, pretrained: bool) -> HubNet:
     config = timm.data.resolve_model_data_config(net)
     height, width = config["input_size"][1:]
     resize, squashes = math.floor(min(height, width) / config["crop_pct"]), config["crop_mode"] == "squash"
+    subset = timm.data.infer_imagenet_subset(net)  # inferred from the number of outputs and the weights' tag
+    labels = None if subset is None else timm.data.ImageNetInfo(subset)
     arguments = {
         "size": (height, width),
         **(_squashing(f"timm:{name}", min(height, width), resize) if squashes else {"resize": resize}),
         "interpolation": _interpolation(config["interpolation"]),
         "mean": config["mean"],
         "std": config["std"],
-        "names": _timm_names(timm, net),
+        "names": labels and distinct([labels.index_to_description(k) for k in range(net.num_classes)]),
     }
     return net, arguments
-
-
-def _timm_names(timm: Any, net: Any) -> tuple[str, ...] | None:
-    subset = timm.data.infer_imagenet_subset(net)  # inferred from the number of outputs and the weights' tag
-    if subset is None:
-        return None
-    labels = timm.data.ImageNetInfo(subset)
-    return distinct([labels.index_to_description(index) for index in range(net.num_classes)])
 
 
 # ---- Hugging Face ------------------------------------------------------------------------------------------
@@ -261,8 +256,6 @@ def _hf_preprocessing(
 
 
 def _processed(processor: Any, colour: str) -> Tensor:
-    from PIL import Image
-
     values = processor(images=Image.new("RGB", (512, 512), colour), return_tensors="pt")["pixel_values"]
     return torch.as_tensor(values)[0].double()
 
@@ -279,8 +272,6 @@ def _hf_fit(processor: Any, side: int, spec: str) -> dict[str, Any]:
 
 
 def _hf_interpolation(processor: Any) -> str:
-    from PIL import Image
-
     code = getattr(processor, "resample", None)
     return _interpolation(Image.Resampling(code).name.lower() if code is not None else "bilinear")
 

@@ -8,7 +8,6 @@ import inspect
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from types import FunctionType
 from typing import Any
 
 import torch
@@ -150,16 +149,16 @@ def _from_function(spec: ModelSpec, device: str | torch.device | None, batch_siz
         with run_file(path, f"_proofmap_model_{module_name}") as module:
             make = getattr(module, spec.function, None)
             if not callable(make):
-                functions = [f for f in vars(module).values() if isinstance(f, FunctionType)]
-                own = ", ".join(f.__name__ for f in functions if f.__module__ == module.__name__)
-                raise ModelError(f"{str(path)!r} has no function {spec.function!r}; it has {own or 'none'}")
+                raise ModelError(
+                    f"{str(path)!r} has no function {spec.function!r}.{did_you_mean(spec.function, vars(module))}"
+                )
             made = make()
     except ProofmapError:
         raise
     except (Exception, SystemExit) as error:
         raise ModelError(f"the model {where} cannot be built: {reason_of(error)}") from error
-    given = {"device": device, "batch_size": batch_size}
-    chosen = {key: value for key, value in given.items() if value is not None}
+    chosen: dict[str, Any] = {} if device is None else {"device": device}
+    chosen |= {} if batch_size is None else {"batch_size": batch_size}
     if isinstance(made, Classifier):
         return made.with_net(made.net, **chosen) if chosen else made
     if isinstance(made, tuple) and len(made) == 2 and callable(made[0]) and isinstance(made[1], dict):

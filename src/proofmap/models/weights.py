@@ -55,7 +55,11 @@ def load_state(path: str | Path, *, sha256: str | None = None) -> _State:
     content = load_checkpoint(path)
     inner = (content[key] for key in _WRAPPERS if isinstance(content, Mapping) and key in content)
     content = next((each for each in inner if isinstance(each, Mapping)), content)
-    if not isinstance(content, Mapping) or not content or not all(map(_is_tensor, content.values())):
+    if (
+        not isinstance(content, Mapping)
+        or not content
+        or not all(isinstance(value, Tensor) for value in content.values())
+    ):
         held = (
             _a_few(map(str, content)) if isinstance(content, Mapping) else type(content).__name__
         ) or "nothing"
@@ -127,10 +131,6 @@ def load_into(net: nn.Module, state: Mapping[str, Tensor], *, source: str) -> No
         raise ModelError(f"{source} does not fit the net {type(net).__name__}: {'; '.join(problems)}")
     counters = {key: value for key, value in own.items() if key not in state}
     net.load_state_dict({**state, **counters}, strict=True)
-
-
-def _is_tensor(value: object) -> bool:
-    return isinstance(value, Tensor)
 
 
 def _a_few(keys: Iterable[str], most: int = 3) -> str:
