@@ -23,7 +23,7 @@ from proofmap.cli import app_for
         ("proofmap demo ta", ["table"]),
         ("proofmap bench ru", ["run"]),
         ("proofmap bench run sm", ["smoke"]),
-        ("proofmap evaluate --maps f", ["float16", "float32"]),
+        ("proofmap evaluate --store-maps f", ["float16", "float32"]),
         ("proofmap compare --allow", ["--allow-mismatch"]),
     ],
 )

@@ -84,7 +84,7 @@ STUDIES = [
     Study(
         "thousand",
         "belief-masks.md",
-        "evaluate --data imagenet:{data}/imagenet_val --number 1000 --methods belief-mask --labels top5 --images-per-unit 250 --maps none --no-pictures",
+        "evaluate --data imagenet:{data}/imagenet_val --number 1000 --methods belief-mask --labels top5 --images-per-unit 250 --store-maps none --no-pictures",
         alone=True,
     ),
     Study(

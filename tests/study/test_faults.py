@@ -140,7 +140,7 @@ def test_a_study_whose_maps_cannot_fit_is_refused_before_it_starts(
 ) -> None:
     study = toy_study(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: type("Usage", (), {"free": 1000}))
-    with pytest.raises(StoreError, match="--maps none"):
+    with pytest.raises(StoreError, match="--store-maps none"):
         run_study(study, tmp_path / "run")
     assert run_study(replace(study, maps="none"), tmp_path / "run").units == 9
 

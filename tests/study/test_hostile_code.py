@@ -46,7 +46,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "work"
 
 
-EVALUATE = ("evaluate", "--model", "net.py:make", "--data", "photos", "--labels", "top3", "--maps", "float16")
+EVALUATE = (
+    "evaluate",
+    "--model",
+    "net.py:make",
+    "--data",
+    "photos",
+    "--labels",
+    "top3",
+    "--store-maps",
+    "float16",
+)
 
 
 def test_a_method_that_changes_the_working_folder_does_not_move_the_run(

@@ -20,6 +20,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.files import check_output, output_file, write_text
 from proofmap.core.inputs import TextInputs
 from proofmap.core.text import counted, size_text
+from proofmap.methods.given import maps_in
 from proofmap.methods.method import default_method, make_method
 from proofmap.models import load_classifier
 from proofmap.models.spec import ModelSpec
@@ -106,6 +107,14 @@ def evaluate(
     thresholds: Annotated[str | None, options.THRESHOLDS] = None,
     curve: Annotated[str | None, options.CURVE] = None,
     maps: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[NAME=]FILE",
+            help="Maps that exist already, of all images of the data, in a .npz, .npy or .safetensors file or a folder of them; each array is a "
+            "method. May be repeated.",
+        ),
+    ] = None,
+    store_maps: Annotated[
         str | None,
         options.choice_option(get_args(KeptMaps), "How maps are stored (keep is float16)"),
     ] = None,
@@ -169,12 +178,15 @@ def evaluate(
         "metrics": None if metrics is None else split_specs(metrics, "metric"),
         "fills": None if fills is None else split_specs(fills, "fill"),
         "label_set": options.names_after("--label-set", label_set),
+        "maps": store_maps,
     }
     given = {option: value for option, value in given.items() if value is not None}
     config = Study.from_toml(study) if study is not None else Study()
     chosen = {name: given[name] for name in ("number", "correct", "min_second_probability") if name in given}
     settings = {name: given[name] for name in setting_names(Study) if name in given}
     config = replace(config, images=replace(config.images, **chosen), **settings)
+    read = [method for place in maps or [] for method in maps_in(place)]
+    config = replace(config, methods=(*config.methods, *read))
     if not config.methods:
         config = replace(config, methods=tuple(_usual_methods(config)))
     if not config.data:
@@ -336,7 +348,7 @@ def preview_text(plan: Plan) -> str:
         lines.append("nothing left to do")
     elif plan.speed is not None:
         lines.append(plan.expected.time_text(plan.speed))
-        lines.append(f"maps: {size_text(plan.map_bytes)} on disk (--maps none saves them)")
+        lines.append(f"maps: {size_text(plan.map_bytes)} on disk (--store-maps none saves them)")
     if plan.distractors:
         lines.append(f"distractors: {plan.distractors}")
     return "\n".join(lines)

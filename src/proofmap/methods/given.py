@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 from typing import Any, Literal
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file
 from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
+from proofmap.core.files import suggest_path
 from proofmap.core.inputs import Inputs
 from proofmap.core.labels import LabelRule
 from proofmap.core.ranking import as_maps
 from proofmap.core.text import counted
 from proofmap.methods.from_function import given_maps
 from proofmap.methods.method import Cost, Method
-from proofmap.plugins.settings import required
+from proofmap.plugins.failures import reason_of
+from proofmap.plugins.settings import required, setting
 from proofmap.session import Session
 
+_SUFFIXES = (".npy", ".npz", ".safetensors")
 _SCANNED = 64  # images whose maps are looked at together
 
 
@@ -31,13 +40,38 @@ class GivenMaps(Method):
     name = "given"
     description = "maps that exist already"
     signed = True
-    array: str = required("the name of an array that is handed over with the images", main=True)
+    array: str = required(
+        "the name of an array that is handed over with the images, or of one in a file", main=True
+    )
+    file: str = setting("", "the file of the array: .npy, .npz or .safetensors")
+    key: str = setting("", "the name of the array in the file, if it has names")
 
     def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
         raise InputError(
             f"only the maps of {self.array!r} are known, for the images and labels that were judged, and they are needed for others: by a metric that "
             "runs the method again, or a control. Leave that out, or give a function that makes the maps"
         )
+
+    def load(self) -> Tensor | np.ndarray:
+        """The array in the file. That of a ``.npy`` file stays on disk until its parts are read."""
+        with _readable(self.file):
+            if self.file.endswith(".safetensors"):
+                return load_file(self.file)[self.key]
+            loaded = np.load(self.file, mmap_mode="r", allow_pickle=False)
+            return loaded[self.key] if self.key else loaded  # type: ignore[no-any-return]
+        raise AssertionError
+
+    def settings(self) -> dict[str, object]:
+        """The name, and the content of the file."""
+        if not self.file:
+            return {"method": self.name, "array": self.array}
+        with _readable(self.file), open(self.file, "rb") as file:
+            digest = hashlib.file_digest(file, "blake2b").hexdigest()[:16]
+        return {"method": self.name, "file": Path(self.file).name, "key": self.key, "digest": digest}
+
+    def record(self, session: Session) -> dict[str, object]:
+        read = session.memo((self, "read"), str)
+        return {**self.settings(), **({"read": read} if read else {})}
 
     def cost(self, labels: int, session: Session | None = None) -> Cost:
         return Cost()
@@ -48,6 +82,41 @@ class GivenMaps(Method):
     def changes(self) -> list[str]:
         """Empty: the name says it."""
         return []
+
+
+def maps_in(place: str) -> list[GivenMaps]:
+    """The arrays of maps in a file, or in the files of a folder, as methods: ``FILE``, ``FOLDER``, or ``NAME=FILE`` for another name."""
+    name, equals, file = ("", "", place) if Path(place).exists() else place.partition("=")
+    path = Path(file if equals else place)
+    files = (
+        sorted(found for found in path.iterdir() if found.suffix in _SUFFIXES) if path.is_dir() else [path]
+    )
+    if not path.exists() or (path.is_file() and path.suffix not in _SUFFIXES) or not files:
+        raise InputError(
+            f"there are no maps at {path}: give a file ({', '.join(_SUFFIXES)}) or a folder of such files.{suggest_path(path)}"
+        )
+    found = []
+    for each in files:
+        with _readable(str(each)):
+            if each.suffix == ".safetensors":
+                with safe_open(each, framework="pt") as opened:
+                    keys = list(opened.keys())
+            else:
+                loaded = np.load(each, mmap_mode="r", allow_pickle=False)
+                keys = list(loaded.files) if each.suffix == ".npz" else [""]
+        found += [(key or each.stem, str(each), key) for key in keys]
+    if name and len(found) > 1:
+        return [GivenMaps(array=f"{name}-{key}", file=file, key=key) for _, file, key in found]
+    return [GivenMaps(array=name or title, file=file, key=key) for title, file, key in found]
+
+
+@contextmanager
+def _readable(file: str) -> Iterator[None]:
+    """A context in which a file of maps is read; if it cannot be, the error says so."""
+    try:
+        yield
+    except (OSError, ValueError, EOFError, KeyError, BadZipFile, SafetensorError) as error:
+        raise InputError(f"{file} cannot be read as maps: {reason_of(error)}") from error
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
+from proofmap.core.labels import LabelRule
 from proofmap.data.dataset import Dataset
 from proofmap.data.distractors import Distractors
 from proofmap.data.specs import is_open_csv, open_data, read_for, rebuild_dataset
 from proofmap.data.table_rows import TableData
 from proofmap.methods.controls import map_sources
+from proofmap.methods.given import Given, GivenMaps, as_given
 from proofmap.methods.method import Method
 from proofmap.metrics.metric import Metric, RunMetric, split_metrics
 from proofmap.models import load_classifier
@@ -35,6 +38,7 @@ class OpenStudy:
         methods, metrics: the methods and metrics by the names that the study gives them.
         run_metrics: the metrics that judge the run as a whole.
         distractors: the record of the distractors, random images that were chosen from the data; None if none were needed.
+        given: the maps in files, for all images of the data.
     """
 
     study: Study
@@ -44,6 +48,7 @@ class OpenStudy:
     run_metrics: Mapping[str, RunMetric] = field(default_factory=dict)
     dataset: Dataset | None = None
     distractors: Mapping[str, Any] | None = None
+    given: Mapping[Method, Given] = field(default_factory=dict)
 
     @property
     def classifier(self) -> Classifier:
@@ -96,7 +101,15 @@ def open_study(
     source = opened.session.used_source
     if source is not None and pinned is None:
         distractors = source.record(data) if isinstance(source, Distractors) else None
-    return replace(opened, dataset=data, distractors=distractors)
+    rule = LabelRule.parse(study.labels, net.names, net.inputs.singular)
+    given: dict[Method, Given] = {
+        method: as_given(method.load(), name, net, len(data), rule)
+        for name, method in opened.methods.items()
+        if isinstance(method, GivenMaps)
+    }
+    for method, maps in given.items():
+        opened.session.memo((method, "read"), partial(str, maps.words))
+    return replace(opened, dataset=data, distractors=distractors, given=given)
 
 
 def open_study_data(

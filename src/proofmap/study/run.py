@@ -452,7 +452,7 @@ def _check_disk_space(folder: Path, plan: Plan) -> None:
     free = shutil.disk_usage(maps if maps.is_dir() else folder).free  # it may be a link to another disk
     if plan.map_bytes > free:
         raise StoreError(
-            f"the maps will take {size_text(plan.map_bytes)}, but only {size_text(free)} are free in {folder}. Use --maps none, choose another --out, or make room"
+            f"the maps will take {size_text(plan.map_bytes)}, but only {size_text(free)} are free in {folder}. Use --store-maps none, choose another --out, or make room"
         )
 
 

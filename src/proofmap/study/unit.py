@@ -90,7 +90,7 @@ class Worker:
             maps = self._stored(unit, [unit.subjects[place].name for place in places])
             if maps is not None:
                 made = maps[:, : 1 if method.label_free else subjects.labels.shape[1]]
-                subjects = replace(subjects, maps={method: made})
+                subjects = replace(subjects, maps={**subjects.maps, method: made})
             for row in judge_blocks(
                 self.opened.session,
                 {unit.method: method},
@@ -151,12 +151,14 @@ class Worker:
         )
         failures |= {place_of[failure.index]: failure.reason for failure in block.failures}
         places = [place_of[index] for index in block.indices]
-        labels = label_array([rows[place].labels for place in places] or [()])
+        labels = torch.from_numpy(label_array([rows[place].labels for place in places] or [()]))
+        given = self.opened.given.items() if places else ()
         subjects = Subjects(
             block.images,
-            torch.from_numpy(labels).to(self.net.device),
+            labels.to(self.net.device),
             truth_table([rows[place].true_labels for place in places]),
             objects=block.objects,
             rule=self._rule,
+            maps={method: maps.read(block.indices, labels) for method, maps in given},
         )
         return subjects, places, failures
