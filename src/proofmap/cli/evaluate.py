@@ -108,11 +108,7 @@ def evaluate(
     curve: Annotated[str | None, options.CURVE] = None,
     maps: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="[NAME=]FILE",
-            help="Maps that exist already, of all images of the data, in a .npz, .npy or .safetensors file or a folder of them; each array is a "
-            "method. May be repeated.",
-        ),
+        typer.Option(metavar="FILE", help="Maps of all images, in .npz, .npy or .safetensors. May be repeated."),
     ] = None,
     store_maps: Annotated[
         str | None,
