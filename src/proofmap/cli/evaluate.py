@@ -108,7 +108,9 @@ def evaluate(
     curve: Annotated[str | None, options.CURVE] = None,
     maps: Annotated[
         list[str] | None,
-        typer.Option(metavar="FILE", help="Maps of all images, in .npz, .npy or .safetensors. May be repeated."),
+        typer.Option(
+            metavar="FILE", help="Maps of all images, in .npz, .npy or .safetensors. May be repeated."
+        ),
     ] = None,
     store_maps: Annotated[
         str | None,
