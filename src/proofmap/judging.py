@@ -25,7 +25,7 @@ from proofmap.data.given import ImagesLike
 from proofmap.data.subjects import Subjects, as_subjects
 from proofmap.data.truth import Truth
 from proofmap.fills import Fill
-from proofmap.loop import Row, join_rows, judge_blocks, widened
+from proofmap.loop import Row, judge_blocks
 from proofmap.methods.given import Given, GivenMaps, as_given, is_maps
 from proofmap.methods.method import Method, MethodLike, default_method, make_method
 from proofmap.metrics.judged import Judged
@@ -278,7 +278,7 @@ class Judge:
         ]
         results = []
         for name, method in opened.methods.items():
-            block = join_rows([row for row in self._rows if row.method == name])
+            block = _join_rows([row for row in self._rows if row.method == name])
             assert block.insertion is not None, "a result shows its curves"
             results.append(
                 MethodResult(
@@ -307,13 +307,53 @@ class Judge:
             results=tuple(results),
             images=images,
             image_names=image_names,
-            labels=torch.cat([widened(seen.labels, widest, NO_LABEL) for seen in self._seen]),
+            labels=torch.cat([_widened(seen.labels, widest, NO_LABEL) for seen in self._seen]),
             label_names=classifier.names,
-            f=torch.cat([widened(own, widest, torch.nan) for own in f]),
+            f=torch.cat([_widened(own, widest, torch.nan) for own in f]),
             settings=context,
             pictured=tuple(range(len(images))),
             run_scores=run_scores(opened.run_metrics, results),
         )
+
+
+def _widened(values: Tensor, labels: int, empty: float, *axes: int) -> Tensor:
+    """Values padded to ``labels`` entries along these axes (by default the second); new entries are ``empty``.
+
+    >>> _widened(torch.tensor([[1, 2]]), 3, -1)
+    tensor([[ 1,  2, -1]])
+    """
+    for axis in axes or (1,):
+        missing = labels - values.shape[axis]
+        if missing:
+            shape = [*values.shape[:axis], missing, *values.shape[axis + 1 :]]
+            values = torch.cat([values, values.new_full(shape, empty)], dim=axis)
+    return values
+
+
+def _join_rows(blocks: Sequence[Row]) -> Row:
+    """Join the rows of one method on several blocks into one, in their order. Results with fewer labels than others are padded."""
+    curves = [b.insertion for b in blocks if b.insertion is not None]
+    widest = max(c.labels.shape[1] for c in curves)
+    together: dict[str, Any] = {}
+    for key in ("labels", "f", "probabilities", "auc", "error", "matrix", "whole"):
+        parts, axes = [getattr(c, key) for c in curves], (1, 2) if key == "matrix" else (1,)
+        if all(part is not None for part in parts):
+            empty = NO_LABEL if key == "labels" else torch.nan
+            together[key] = torch.cat([_widened(part, widest, empty, *axes) for part in parts])
+    label_free = all(b.maps.shape[1] == 1 for b in blocks if len(b.maps))
+    maps = [b.maps if label_free else _widened(b.maps, widest, 0) for b in blocks]
+    return Row(
+        tuple(range(sum(len(b.places) for b in blocks))),
+        torch.cat([m for m in maps if len(m)] or maps[:1]),
+        {name: torch.cat([b.values[name] for b in blocks]) for name in blocks[0].values},
+        {
+            name: torch.cat([_widened(b.pairs[name], widest, torch.nan) for b in blocks])
+            for name in blocks[0].pairs
+        },
+        replace(curves[0], **together),
+        method=blocks[0].method,
+        seconds=sum(b.seconds for b in blocks),
+    )
 
 
 def _asked(labels: Labels, target: Labels | None) -> Labels:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -209,46 +208,6 @@ def _judge(
         {name: found[name][0].cpu().clone() for name in metrics},
         {name: pairs.cpu().clone() for name in metrics if (pairs := found[name][1]) is not None},
         shown,
-    )
-
-
-def widened(values: Tensor, labels: int, empty: float, *axes: int) -> Tensor:
-    """Values padded to ``labels`` entries along these axes (by default the second); new entries are ``empty``.
-
-    >>> widened(torch.tensor([[1, 2]]), 3, -1)
-    tensor([[ 1,  2, -1]])
-    """
-    for axis in axes or (1,):
-        missing = labels - values.shape[axis]
-        if missing:
-            shape = [*values.shape[:axis], missing, *values.shape[axis + 1 :]]
-            values = torch.cat([values, values.new_full(shape, empty)], dim=axis)
-    return values
-
-
-def join_rows(blocks: Sequence[Row]) -> Row:
-    """Join the rows of one method on several blocks into one, in their order. Results with fewer labels than others are padded."""
-    curves = [b.insertion for b in blocks if b.insertion is not None]
-    widest = max(c.labels.shape[1] for c in curves)
-    together: dict[str, Any] = {}
-    for key in ("labels", "f", "probabilities", "auc", "error", "matrix", "whole"):
-        parts, axes = [getattr(c, key) for c in curves], (1, 2) if key == "matrix" else (1,)
-        if all(part is not None for part in parts):
-            empty = NO_LABEL if key == "labels" else torch.nan
-            together[key] = torch.cat([widened(part, widest, empty, *axes) for part in parts])
-    label_free = all(b.maps.shape[1] == 1 for b in blocks if len(b.maps))
-    maps = [b.maps if label_free else widened(b.maps, widest, 0) for b in blocks]
-    return Row(
-        tuple(range(sum(len(b.places) for b in blocks))),
-        torch.cat([m for m in maps if len(m)] or maps[:1]),
-        {name: torch.cat([b.values[name] for b in blocks]) for name in blocks[0].values},
-        {
-            name: torch.cat([widened(b.pairs[name], widest, torch.nan) for b in blocks])
-            for name in blocks[0].pairs
-        },
-        replace(curves[0], **together),
-        method=blocks[0].method,
-        seconds=sum(b.seconds for b in blocks),
     )
 
 
