@@ -5,16 +5,11 @@ The long versions, with real disks and hundreds of kills, are scripts in ``bench
 
 from __future__ import annotations
 
-import os
 import shutil
-import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +20,7 @@ import proofmap_command
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_output
 from proofmap.reproduce.stored_maps import copied_from
-from proofmap.study import RunBusy, StoreError, Study, run_study, verify_run
-from proofmap.study import resume as resume_module
-from proofmap.study import watchers as watchers_module
-from proofmap.study.store import locked
+from proofmap.study import StoreError, Study, run_study, verify_run
 from tests.command import run as command
 from tests.study.processes import Processes
 from tests.study.studies import facts, net_file, photos, toy_study
@@ -114,45 +106,6 @@ def test_what_stands_in_the_place_of_a_file_is_refused_and_no_unit_is_forgotten(
         (folder / name).unlink()
     (folder / "aside").rename(folder / name)
     assert verify_run(folder) == [] and facts(folder) == before
-
-
-# ---- clocks -------------------------------------------------------------------------------------------------------
-
-
-class Jumping(datetime):
-    """A clock that goes back a year or on by a decade each time it is read."""
-
-    reads = 0
-
-    @classmethod
-    def now(cls, tz: Any = None) -> Jumping:
-        cls.reads += 1
-        return cls(2020, 1, 1, tzinfo=UTC) + timedelta(days=3650 * (cls.reads % 2) - 365 * cls.reads)
-
-
-def test_a_clock_that_jumps_changes_no_result(
-    whole: tuple[Study, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    study, folder = whole
-    for module in (resume_module, watchers_module):
-        monkeypatch.setattr(module, "datetime", Jumping)
-    monkeypatch.setattr(time, "time", lambda: -1e9)
-    assert run_study(study, tmp_path / "run", threads=1).units == 6
-    assert Jumping.reads >= 4  # of the run, and of its progress
-    assert facts(tmp_path / "run") == facts(folder) and verify_run(tmp_path / "run") == []
-    with closing(sqlite3.connect(tmp_path / "run" / DATABASE)) as database:
-        assert database.execute("SELECT min(seconds) >= 0 FROM units").fetchone() == (1,)
-    assert run_study(study, tmp_path / "run").units == 0
-
-
-@pytest.mark.parametrize("when", [0, 2**33])  # 1970 and 2242
-def test_the_age_of_a_lock_does_not_matter(when: int, tmp_path: Path) -> None:
-    with locked(tmp_path):
-        os.utime(tmp_path / "lock", (when, when))
-        with pytest.raises(RunBusy), locked(tmp_path):
-            pass
-    with locked(tmp_path):
-        pass
 
 
 # ---- errors at any touch of the disk ------------------------------------------------------------------------------

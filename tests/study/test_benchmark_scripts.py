@@ -95,16 +95,6 @@ def test_two_samples_as_one_have_the_scores_of_all_their_images(script: Script, 
     assert found.joined({"images": names, "values": values}, second)[1] == found.joined(record, second)[1]
 
 
-def test_samples_are_joined_only_with_the_same_settings(script: Script) -> None:
-    same = script("joined_samples", BENCHMARKS / "studies").same_settings
-
-    def made(*rows: str, steps: int = 2000) -> dict[str, object]:
-        return {"settings": {"study": {"data": "photos", "methods": [*rows]}, "steps": steps}}
-
-    assert same(made("TV 0", "TV .1"), made("TV .1"))
-    assert not same(made("TV 0"), made("TV 0", "TV .1")) and not same(made("TV 0"), made("TV 0", steps=200))
-
-
 def test_soundness_without_labels_below_e2_is_that_of_the_worst_other_label(script: Script) -> None:
     found = script("steady_proofs", BENCHMARKS / "studies")
     net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 4))
@@ -130,15 +120,3 @@ def test_soundness_without_labels_below_e2_is_that_of_the_worst_other_label(scri
             min(s for a, s in each if a >= 0.001), rel=1e-4
         )
         assert values["soundness"][k] < 0.9 * values["soundness, f >= e2"][k]
-
-
-def test_the_vgg_has_the_layers_of_the_published_file(script: Script) -> None:
-    net = script("other_nets", BENCHMARKS / "studies").vgg16()
-    state = net.state_dict()
-    weights = [key for key, value in state.items() if key.endswith("weight") and value.ndim > 1]
-    places = [0, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48]
-    assert weights == [f"features.{k}.weight" for k in places] + [
-        "classifier.1.weight",
-        "classifier.5.weight",
-    ]
-    assert net(torch.zeros(2, 3, 32, 32)).shape == (2, 10)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ import torch
 from PIL import Image
 
 import proofmap as pm
-from proofmap.core.errors import InputError
 from proofmap.core.inputs import Series, Text
 from proofmap.study import Study
 from proofmap.study.draft import draft
@@ -148,36 +146,3 @@ def test_every_study_file_of_the_repository_names_known_settings() -> None:
     assert len(texts) > 4
     for text in texts:
         assert Study.from_table(tomllib.loads(text))
-
-
-RIGHT: dict[str, Any] = {"data": "photos", "methods": ["random"]}
-WRONG: list[dict[str, Any]] = [
-    {"methds": ["random"]},
-    {"data": 3},
-    {"methods": [3]},
-    {"labels": True},
-    {"seed": "zero"},
-    {"maps": "float64"},
-    {"images_per_unit": 0},
-    {"images": {"number": "five"}},
-    {"images": {"min_second_probability": 1.5}},
-    {"images": {"numbr": 5}},
-    {"methods": [{"name": "no method"}]},
-    {"methods": [{"method": "learned-mask", "tvv": 1}]},
-    {"methods": [{"method": "learned-mask", "tv": -1}]},
-    {"methods": [{"method": "learned-mask", "preset": "best"}]},
-    {"methods": [{"method": "learned-mask", "fill": {"fill": "blur", "sigma": "wide"}}]},
-    {"metrics": [{"metric": "soundness", "e2": "small"}]},
-]
-
-
-def _opened(table: dict[str, Any]) -> None:
-    study = Study.from_table(table)
-    study.named_methods(), study.named_metrics()
-
-
-@pytest.mark.parametrize("change", WRONG, ids=str)
-def test_a_wrong_entry_of_a_study_file_is_refused(change: dict[str, Any]) -> None:
-    _opened(RIGHT)
-    with pytest.raises(InputError):
-        _opened({**RIGHT, **change})

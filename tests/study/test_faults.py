@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import random
 import shutil
 import sqlite3
@@ -109,30 +108,6 @@ def small_disk(folder: Path, size: str) -> Iterator[None]:
         yield
     finally:
         subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root may mount a small disk")
-def test_on_a_full_disk_the_error_is_clear_and_the_run_goes_on_later(
-    processes: Processes, tmp_path: Path
-) -> None:
-    study = toy_study(tmp_path, 20, maps="float32")
-    processes.run(study, tmp_path / "whole")
-    disk = tmp_path / "disk"
-    with small_disk(disk, "1m"):
-        ballast = disk / "ballast"
-        ballast.write_bytes(bytes(600_000))
-        answer = processes.run(study, disk / "run")
-        assert answer.get("error") == "StoreError", answer
-        assert "make room" in answer["text"]
-        assert len(facts(disk / "run")["units"]) > 0, "the disk was full before anything was done"
-        again = processes.run(study, disk / "run")
-        assert again.get("error") == "StoreError", again
-        ballast.unlink()
-        subprocess.run(["mount", "-o", "remount,size=50m", str(disk)], check=True)
-        assert verify_run(disk / "run") == []
-        assert (processes.run(study, disk / "run") or {}).get("failed") == 0
-        assert facts(disk / "run") == facts(tmp_path / "whole")
-        assert verify_run(disk / "run") == []
 
 
 def test_a_study_whose_maps_cannot_fit_is_refused_before_it_starts(
