@@ -64,7 +64,7 @@ def test_a_unit_takes_no_longer_than_planned_and_at_least_one_image(monkeypatch:
         opened: Any = SimpleNamespace(
             study=study, classifier=f, session=None, methods=methods, metrics={}, data=range(10**6)
         )
-        return images_per_unit(opened, [])
+        return images_per_unit(opened)
 
     ten = int(seconds / (10.2 * pass_))  # passes, so that ten images fit
     assert size(Cost(forward=ten)) == 10 and size(Cost(forward=ten), threads=2) == 20

@@ -145,8 +145,6 @@ class Job:
     data: Path = Path()
     """The folder with the files that the recipe needs."""
     images: int | None = None
-    all_settings: Mapping[str, Any] | None = None
-    """The settings with all rows, if only some rows were requested; otherwise None."""
     start: Path | None = None
     """The directory of a run whose maps are used, if any; see :mod:`proofmap.reproduce.stored_maps`."""
     seed: int = 0
@@ -159,11 +157,11 @@ class Job:
 
     def left_out(self) -> list[str]:
         """Notes on optional parts that were requested but left out: which file each part needs, and in which folder."""
-        others = rows_of(self.all_settings or self.settings).keys() - rows_of(self.settings).keys()
+        rows = rows_of(self.settings)
         return [
             f"left out: {need.gives}, which needs {need.describe(self.data)}"
             for need in self.recipe.needs
-            if need.gives in self.missing and need.gives not in others
+            if need.gives in self.missing and (not rows or need.gives in rows)
         ]
 
 

@@ -60,15 +60,6 @@ def study_of(job: Job) -> Study:
     return replace(study, images=replace(chosen, number=number, seed=images_seed))
 
 
-def rows_for_later(job: Job) -> list[Method]:
-    """The methods of the rows that were not requested this time."""
-    if job.all_settings is None:
-        return []
-    others = rows_of(job.all_settings).keys() - rows_of(job.settings).keys()
-    methods = study_of(replace(job, settings=job.all_settings)).named_methods()
-    return [method for name, method in methods.items() if name in others]
-
-
 def with_rows(settings: Mapping[str, Any], patterns: Sequence[str]) -> dict[str, Any]:
     """The settings with only those rows of the study whose names match a pattern. ``*`` in a pattern matches anything.
 

@@ -122,7 +122,6 @@ def reproduce(
         missing=[*lacking],
         data=Path(data),
         images=images,
-        all_settings=settings if rows else None,
         start=None if start is None else Path(start),
         seed=seed,
         images_seed=images_seed,

@@ -52,7 +52,7 @@ from proofmap.report.figures.masks import mask_pairs, two_objects
 from proofmap.report.runs import save_run
 from proofmap.reproduce.claims import claims_of
 from proofmap.reproduce.findings import Findings, Job, PaperTable, WorkDone, score_table
-from proofmap.reproduce.rows import FLOORS, by_epsilons, draw_sample, rows_for_later, study_of
+from proofmap.reproduce.rows import FLOORS, by_epsilons, draw_sample, study_of
 from proofmap.reproduce.stored_maps import StoredMaps, copied_from, select_rows
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import MethodResult
@@ -123,7 +123,6 @@ def _run_study(job: Job) -> JudgedRows:
             study,
             job.folder,
             device=job.device,
-            planned_methods=rows_for_later(job),
             watchers=job.watchers,
             command=job.command,
         )
@@ -249,7 +248,7 @@ def _whole(job: Job) -> Job:
         "study": {**study, "data": whole["data"], "methods": rows},
         "tuned": {**job.settings["tuned"], "data": whole["holdout"]},
     }
-    return replace(job, settings=settings, all_settings=None, folder=job.folder / "whole")
+    return replace(job, settings=settings, folder=job.folder / "whole")
 
 
 def _together(cut: JudgedRows, whole: JudgedRows) -> JudgedRows:

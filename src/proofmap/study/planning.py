@@ -381,15 +381,14 @@ _MAPS_AT_ONCE = 32_000_000  # map values of one unit
 _USUAL_BLOCK = 64  # images; on a GPU more where these do not fill it
 
 
-def images_per_unit(opened: OpenStudy, planned_methods: Sequence[Method]) -> int:
-    """The number of images per unit of a new run. ``planned_methods`` will be added to it later."""
+def images_per_unit(opened: OpenStudy) -> int:
+    """The number of images per unit of a new run."""
     study, classifier, session = opened.study, opened.classifier, opened.session
     if study.images_per_unit is not None:
         return study.images_per_unit
     labels = max(1, expected_labels(LabelRule.parse(study.labels, classifier.names), classifier))
     metrics = list(opened.metrics.values())
     costs = [unit_cost(method, metrics, labels, session) for method in opened.methods.values()]
-    costs += [unit_cost(method, metrics, labels, session, planned=True) for method in planned_methods]
     return planned_images(
         classifier.device.type,
         batch=classifier.frozen().batches[1].size,

@@ -17,7 +17,6 @@ import torch
 from proofmap.core.errors import InputError
 from proofmap.core.labels import LabelRule
 from proofmap.core.version import environment, source_version
-from proofmap.methods.method import Method
 from proofmap.plugins.identity import provenance
 from proofmap.plugins.python_file import HERE_ONLY
 from proofmap.study.manifest import Manifest, Registered, differences
@@ -27,18 +26,12 @@ from proofmap.study.store import SCORES, Store
 
 
 def resolve_manifest(
-    folder: Path,
-    opened: OpenStudy,
-    *,
-    live: bool,
-    retry: bool = False,
-    planned_methods: Sequence[Method] = (),
+    folder: Path, opened: OpenStudy, *, live: bool, retry: bool = False
 ) -> tuple[Manifest, bool]:
     """The manifest of the run, and whether it is new (True) or the existing one, extended (False).
 
-    Nothing is written. The number of images per unit of a new run also takes ``planned_methods`` into account, which are added later. An
-    existing run without results may be replaced by a study of something else. ``live`` says that the net is an object of this process, which
-    no other process can load.
+    Nothing is written. An existing run without results may be replaced by a study of something else. ``live`` says that the net is an object
+    of this process, which no other process can load.
     """
     existing, identity = Manifest.find(folder), _identity_of(opened)
     if existing is not None:
@@ -69,7 +62,7 @@ def resolve_manifest(
         identity=identity,
         batches=(forward.size, gradient.size),
         threads=torch.get_num_threads(),
-        images_per_unit=images_per_unit(opened, planned_methods),
+        images_per_unit=images_per_unit(opened),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         environments=(environment(net.device),),
         label_names=net.names,

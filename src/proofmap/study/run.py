@@ -29,7 +29,6 @@ from proofmap.core.text import counted, size_text
 from proofmap.core.version import environment
 from proofmap.data.dataset import Dataset, true_outputs
 from proofmap.methods.controls import map_sources
-from proofmap.methods.method import Method
 from proofmap.results.evaluation import Evaluation, batch_record
 from proofmap.results.notes import distractor_words
 from proofmap.results.records import run_scores
@@ -96,7 +95,6 @@ def run_study(
     worker_device: str | None = None,
     batch_size: int | None = None,
     threads: int | None = None,
-    planned_methods: Sequence[Method] = (),
     watchers: Sequence[Watcher] = (),
     on_plan: Callable[[Plan], None] | None = None,
     wait: bool = False,
@@ -113,7 +111,6 @@ def run_study(
         device: the torch device of the net in this process.
         worker_device: the torch device of the net in other processes; by default ``device``.
         batch_size, threads: both affect the last bits of a result; a run keeps the values it began with.
-        planned_methods: methods that will be added to the run later; the size of its units takes them into account.
         watchers: functions that receive the progress, a :class:`~proofmap.study.Status`.
         on_plan: callback that receives the plan before the work starts.
         wait: wait for another process that works on this directory, instead of raising.
@@ -142,7 +139,7 @@ def run_study(
         with locked(folder, wait=wait):
             is_new = not any((folder / name).exists() for name in (FILE, SCORES))
             try:
-                return run.execute(command, planned_methods)
+                return run.execute(command)
             except InputError:
                 if is_new and not run.finished:  # nothing is left of a study that was refused
                     with suppress(OSError):  # the refusal is what counts; Windows keeps a file that is open
@@ -195,8 +192,8 @@ class _Run:
 
     # ---- the stages ---------------------------------------------------------------------------------------------
 
-    def execute(self, command: str, planned_methods: Sequence[Method]) -> Outcome:
-        self.manifest = self._begin(command, planned_methods)
+    def execute(self, command: str) -> Outcome:
+        self.manifest = self._begin(command)
         state = "failed"
         try:
             self.tally.tell()
@@ -218,12 +215,10 @@ class _Run:
         finally:
             self.tally.tell(state=state)
 
-    def _begin(self, command: str, planned_methods: Sequence[Method]) -> Manifest:
+    def _begin(self, command: str) -> Manifest:
         """Raise if the study cannot be added to the run. Otherwise write and return the manifest."""
         live = self.arguments["classifier"] is not None
-        manifest, new = resolve_manifest(
-            self.folder, self.opened, live=live, retry=self.retry, planned_methods=planned_methods
-        )
+        manifest, new = resolve_manifest(self.folder, self.opened, live=live, retry=self.retry)
         self.survey = Survey(self.opened, manifest.selection)
         if new:
             _remove(self.folder, *_FILES)
