@@ -148,14 +148,6 @@ def test_a_tokenizer_without_a_mask_token() -> None:
 
 
 @pytest.mark.usefixtures("captum")
-def test_captum_starts_at_the_text_with_every_word_hidden() -> None:
-    f = toy_classifier()
-    x = f.inputs.encode(TEXTS)
-    found = pm.make_method("captum:IntegratedGradients(n_steps=20)")(f, x, LABELS)
-    assert torch.allclose(found, pm.make_method("integrated-gradients:steps=20")(f, x, LABELS), atol=1e-4)
-
-
-@pytest.mark.usefixtures("captum")
 def test_captum_explains_the_layer_of_the_embeddings() -> None:
     """Integrated gradients at the output of a layer add up to the change of the logit, with what special tokens hold."""
     f = pm.Classifier(drawn(EmbeddedNet()), inputs=toy_tokens(), batch_size=16)

@@ -180,25 +180,6 @@ def test_marks_tell_images_apart_by_any_value_of_a_small_one_and_not_by_rounding
     assert marks[0] == marks[2] != marks[1]
 
 
-def test_python_says_which_distractors_were_used_for_maps_and_for_the_game() -> None:
-    f, images = conv_classifier(SIZE), pixels(24, SIZE)
-    learned, judged = (int(in_part(mark(images, f.inputs), part).sum()) for part in ("learn", "judge"))
-    game = pm.make_metric("soundness:fill=images,points=2,draws=2")
-    found = pm.evaluate(f, images, methods=["gradient"], labels="top2", metrics=[game])
-    assert f"distractors: judged on {judged} of your own images" in score_tables.score_notes(found)
-    both = pm.evaluate(
-        f,
-        images,
-        methods=[MASK, f"{MASK},fill=images(source=samples)"],
-        labels="top2",
-        metrics=[game],
-    )
-    (note,) = [note for note in score_tables.score_notes(both) if note.startswith("distractors")]
-    assert note.startswith(f"distractors: learned on {learned} of your own images and ")
-    assert "sample photographs of the package; judged on" in note
-    assert note.endswith(f"; judged on {judged} of your own images; no image is in both")
-
-
 # ---- what is learned on, and what is judged on -----------------------------------------------------------------
 
 

@@ -97,17 +97,6 @@ def test_images_are_prepared_as_by_load_images(tmp_path: Path) -> None:
         torch.testing.assert_close(block.images, load_images(tmp_path, f), rtol=0, atol=1e-6)
 
 
-def test_formats_are_told_by_content_not_by_suffix(tmp_path: Path) -> None:
-    picture = Image.new("RGB", (8, 8), (200, 100, 50))
-    for kind in ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM"):
-        picture.save(tmp_path / f"{kind}.png", kind)
-    picture.save(tmp_path / "phone.jpg", "MPO", save_all=True, append_images=[picture.rotate(90)])
-    (block,) = load_blocks(image_folder(tmp_path), classifier(4))
-    assert block.failures == ()
-    expected = torch.tensor([200, 100, 50]).view(1, 3, 1, 1) / 255
-    torch.testing.assert_close(block.images, expected.expand(8, 3, 4, 4), rtol=0, atol=0.02)
-
-
 def _turned() -> Image.Exif:
     exif = Image.Exif()
     exif[0x0112] = 6

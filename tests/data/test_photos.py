@@ -98,14 +98,3 @@ def test_one_string_is_a_dataset_unless_it_is_a_photo(tmp_path: Path) -> None:
         open_data([])
     with pytest.raises(InputError, match="no file or folder"):
         open_data([str(one), str(tmp_path / "gone.png")])
-
-
-def test_a_stamp_changes_with_the_file_and_only_then(tmp_path: Path) -> None:
-    one = photo(tmp_path / "a.png")
-    found = photographs([one])
-    before = found.stamp(0)
-    assert before and found.stamp(0) == before
-    photo(one, 9)
-    assert found.stamp(0) != before
-    one.unlink()
-    assert found.stamp(0) == ""

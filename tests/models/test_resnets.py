@@ -57,19 +57,6 @@ def test_resnet_164_has_the_keys_of_the_papers_checkpoint() -> None:
     assert "layer2.1.downsample.0.weight" not in shapes
 
 
-def test_a_parallel_training_checkpoint_of_resnet_164_loads(tmp_path: Path) -> None:
-    net = CifarResNet(164, num_classes=100)
-    file = tmp_path / "model_best.pth.tar"
-    torch.save({"epoch": 164, "state_dict": nn.DataParallel(net).state_dict(), "acc": 71.1}, file)
-    f = load_classifier(f"cifar100-resnet164@{file}", batch_size=2)
-    x = torch.rand(2, 3, 32, 32)
-    mean, std = torch.tensor(f.mean).view(3, 1, 1), torch.tensor(f.std).view(3, 1, 1)
-    with torch.no_grad():
-        torch.testing.assert_close(f.logits(x), net.eval()((x - mean) / std))
-    assert f.mean == (0.4914, 0.4822, 0.4465)
-    assert f.names[:2] == ("apple", "aquarium fish")
-
-
 @pytest.mark.parametrize("depth", [20, 32, 44, 56])
 def test_the_public_weights_fill_the_net_strictly(data: Path, depth: int) -> None:
     state = read_cifar(data / "weights" / f"cifar10_resnet{depth}.safetensors")

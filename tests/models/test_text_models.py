@@ -225,22 +225,6 @@ def test_minilm_compares_sentences() -> None:
     assert found.argmax(dim=1).tolist() == [0, 1]
 
 
-def test_long_texts_are_read_in_windows(tmp_path: Path) -> None:
-    folder = bert(tmp_path, ["bad", "good"])
-    f = pm.load_classifier(f"hf-text:{folder}?longer=windows&length=60")
-    texts = ["cat " * 30 + "dog " * 20, "a dog"]
-    model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
-    with torch.no_grad():
-        each = [
-            model(**tokenizer()(t, return_tensors="pt")).logits[0]
-            for t in ("cat " * 30 + "dog " * 8, "dog " * 12, texts[1])
-        ]
-    expected = torch.stack([(38 * each[0] + 12 * each[1]) / 50, each[2]])
-    assert torch.allclose(f(f.inputs.encode(texts)), expected, atol=1e-4)
-    with pytest.raises(InputError, match="which it must read as a whole"):
-        pm.load_classifier(f"hf-lm:{language_model(tmp_path / 'lm')}?labels=yes,no&longer=windows")
-
-
 # ---- gates ----
 
 KEEP = torch.tensor([[True, False, True, True, False, True]])

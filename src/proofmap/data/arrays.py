@@ -284,7 +284,6 @@ class TensorData(Dataset):
         kind: ``pictures``, ``series``, ``rows`` or another registered kind of input.
         names: one per item, all distinct; by default ``image-00000``, ``series-00000`` or ``row-00000`` and so on.
         label_names: the names of the labels.
-        missing: whether NaN means a missing value, so that items with NaN can be read. Set it for rows if the net accepts NaN.
 
     >>> beats = TensorData([[[0.1, 0.9, 0.2]], [[0.3, 0.2, 0.1]]], [1, 0], kind="series", title="beats")
     >>> beats
@@ -302,7 +301,6 @@ class TensorData(Dataset):
         names: Sequence[str] | None = None,
         label_names: Sequence[str] = (),
         title: str = "tensors",
-        missing: bool = False,
     ) -> None:
         if kind not in KINDS:
             raise InputError(f"kind must be one of {', '.join(KINDS)}, not {kind!r}")
@@ -312,7 +310,6 @@ class TensorData(Dataset):
             raise InputError(f"{kind} must be {form}, got {self._values.shape}")
         n = len(self._values)
         self.kind, self.title, self.label_names = kind, title, tuple(map(str, label_names))
-        self._missing = missing
         self.names = [f"{singular}-{i:05d}" for i in range(n)] if names is None else list(map(str, names))
         if len(self.names) != n or len(set(self.names)) != n:
             raise InputError(f"names must be {n} distinct names, one per item, got {len(set(self.names))}")
@@ -320,7 +317,7 @@ class TensorData(Dataset):
 
     def read(self, i: int) -> NDArray[np.float32]:
         item: NDArray[np.float32] = self._values[i].copy()
-        if np.isinf(item).any() or (np.isnan(item).any() and not self._missing):
+        if not np.isfinite(item).all():
             raise InputError(
                 f"{self.names[i]} of {self.title} has NaN or infinity; remove this item, or replace the values"
             )
