@@ -23,7 +23,7 @@ import proofmap as pm
 from proofmap.classifier.randomised import layers_of, randomised
 from proofmap.core.ranking import keep_top
 from proofmap.data import load_blocks
-from proofmap.data.specs import photographs
+from proofmap.data.photos import photographs
 from proofmap.methods.masks.learned import LearnedMask
 from proofmap.metrics.localisation import side_by_side
 from proofmap.metrics.roughness import roughness

@@ -21,7 +21,7 @@ import proofmap as pm
 from proofmap.cli import run_script
 from proofmap.core.files import output_file
 from proofmap.data import load_blocks, random_choice
-from proofmap.data.specs import photographs
+from proofmap.data.photos import photographs
 from proofmap.results.statistics import mean_score, score_numbers
 
 METHODS = ("belief-order:regions=100,budget=1000",)

@@ -12,8 +12,7 @@ from PIL import Image
 
 from proofmap.core.errors import InputError, MissingExtra
 from proofmap.data import open_data, rebuild_dataset
-from proofmap.data.photos import SAMPLES, find_photos, load_sample, sample_path
-from proofmap.data.specs import photographs
+from proofmap.data.photos import SAMPLES, find_photos, load_sample, photographs, sample_path
 
 
 @pytest.mark.parametrize("name", SAMPLES)

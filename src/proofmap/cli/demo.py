@@ -16,7 +16,7 @@ from proofmap.core.files import check_output
 from proofmap.core.labels import LabelRule
 from proofmap.core.text import counted
 from proofmap.data.loader import load_blocks
-from proofmap.data.specs import photographs
+from proofmap.data.photos import photographs
 from proofmap.methods.method import Cost
 from proofmap.metrics.proof_scores import default_metrics
 from proofmap.models import DEFAULT_MODEL

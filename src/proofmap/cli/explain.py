@@ -23,8 +23,8 @@ from proofmap.core.text import did_you_mean, one_line, terminal_text
 from proofmap.data.dataset import Dataset
 from proofmap.data.folders import RESULTS
 from proofmap.data.loader import load_blocks
-from proofmap.data.photos import warn_of_crop
-from proofmap.data.specs import is_dataset, names_data_file, photographs
+from proofmap.data.photos import photographs, warn_of_crop
+from proofmap.data.specs import is_dataset, names_data_file
 from proofmap.data.texts import TextData
 from proofmap.judging import proof_metrics
 from proofmap.methods.method import default_method, make_method

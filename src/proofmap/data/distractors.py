@@ -33,8 +33,8 @@ from proofmap.core.text import counted
 from proofmap.data.arrays import ArrayImages
 from proofmap.data.dataset import Dataset, random_choice
 from proofmap.data.loader import load_listed
-from proofmap.data.photos import SAMPLE, SAMPLES, load_sample
-from proofmap.data.specs import is_dataset, load_dataset, photographs
+from proofmap.data.photos import SAMPLE, SAMPLES, load_sample, photographs
+from proofmap.data.specs import is_dataset, load_dataset
 
 _Part = Literal["all", "learn", "judge"]
 """The sources of a pool to draw from: all, the half for methods (``learn``), or the half for metrics (``judge``)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
@@ -11,12 +12,13 @@ from PIL import Image
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError, require
-from proofmap.core.files import check_ends, list_nearby, suggest_path
+from proofmap.core.files import check_ends, distinct_names, list_nearby, suggest_path
 from proofmap.core.inputs import Pictures
 from proofmap.core.inputs.pictures import SUFFIXES, decode_image
 from proofmap.core.tensors import NamedImages
 from proofmap.core.text import check_known, did_you_mean
-from proofmap.data.folders import files_below, printable
+from proofmap.data.dataset import reader
+from proofmap.data.folders import ImageFiles, files_below, printable
 
 SAMPLES: dict[str, str] = {
     "astronaut": "astronaut.png",
@@ -100,6 +102,36 @@ def no_such_place(place: str, suffixes: Collection[str] = SUFFIXES) -> str:
 def load_sample(name: str) -> Image.Image:
     """A sample photograph as RGB."""
     return decode_image(sample_path(name)).convert("RGB")
+
+
+# ---- as datasets ----
+
+
+@reader("samples", "samples", "the 16 photographs inside scikit-image; no labels")
+def sample_photos() -> ImageFiles:
+    """The photographs inside scikit-image, by their short names, without labels."""
+    paths = [sample_path(name) for name in SAMPLES]
+    return ImageFiles(
+        paths[0].parent,
+        [path.name for path in paths],
+        names=list(SAMPLES),
+        title="samples",
+        settings={"dataset": "samples"},
+    )
+
+
+@reader("photos", "PHOTO PHOTO ...", "photos and folders named one by one")
+def photographs(places: Sequence[str | Path]) -> ImageFiles:
+    """The photos in files and folders, named by their files. ``sample:cat`` is a photograph that comes with scikit-image."""
+    samples = {place: str(place)[len(SAMPLE) :] for place in places if str(place).startswith(SAMPLE)}
+    paths = find_photos(places)
+    called = {sample_path(name): name for name in samples.values()}
+    names = distinct_names([called.get(path) or printable(path.name) for path in paths])
+    files = [os.path.abspath(path) for path in paths]
+    absolute = [str(place) if place in samples else os.path.abspath(place) for place in dict.fromkeys(places)]
+    return ImageFiles(
+        "", files, names=names, title="photos", settings={"dataset": "photos", "places": absolute}
+    )
 
 
 # ---- as tensors -------------------------------------------------------------------------------------------------

@@ -23,7 +23,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from proofmap.core.errors import InputError
-from proofmap.core.files import distinct_names
 from proofmap.core.inputs.frames import PARQUET
 from proofmap.core.inputs.pictures import SUFFIXES
 from proofmap.core.text import did_you_mean
@@ -36,9 +35,8 @@ from proofmap.data import (  # noqa: F401 - each registers the kinds that it rea
     tables,
     texts,
 )
-from proofmap.data.dataset import READERS, Dataset, DatasetInfo, reader
-from proofmap.data.folders import ImageFiles, printable
-from proofmap.data.photos import SAMPLE, SAMPLES, find_photos, no_such_place, sample_path
+from proofmap.data.dataset import READERS, Dataset, DatasetInfo
+from proofmap.data.photos import SAMPLE, no_such_place, photographs
 
 _WITH_KIND = re.compile(r"(?P<kind>[a-z][a-z0-9-]+):(?P<rest>.+)", re.DOTALL)  # two letters: C: is a drive
 _PARTS = re.compile(
@@ -156,33 +154,6 @@ def list_datasets() -> list[DatasetInfo]:
     ['FOLDER', 'csv:FILE']
     """
     return [info for info, _ in READERS.values()]
-
-
-@reader("samples", "samples", "the 16 photographs inside scikit-image; no labels")
-def sample_photos() -> ImageFiles:
-    """The photographs inside scikit-image, by their short names, without labels."""
-    paths = [sample_path(name) for name in SAMPLES]
-    return ImageFiles(
-        paths[0].parent,
-        [path.name for path in paths],
-        names=list(SAMPLES),
-        title="samples",
-        settings={"dataset": "samples"},
-    )
-
-
-@reader("photos", "PHOTO PHOTO ...", "photos and folders named one by one")
-def photographs(places: Sequence[str | Path]) -> ImageFiles:
-    """The photos in files and folders, named by their files. ``sample:cat`` is a photograph that comes with scikit-image."""
-    samples = {place: str(place)[len(SAMPLE) :] for place in places if str(place).startswith(SAMPLE)}
-    paths = find_photos(places)
-    called = {sample_path(name): name for name in samples.values()}
-    names = distinct_names([called.get(path) or printable(path.name) for path in paths])
-    files = [os.path.abspath(path) for path in paths]
-    absolute = [str(place) if place in samples else os.path.abspath(place) for place in dict.fromkeys(places)]
-    return ImageFiles(
-        "", files, names=names, title="photos", settings={"dataset": "photos", "places": absolute}
-    )
 
 
 def open_data(data: str | Path | Sequence[str | Path]) -> Dataset:
