@@ -19,6 +19,7 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from proofmap.cli import _notes
+from proofmap.core.progress import Lines
 from tests.command import run
 from tests.forked import command
 
@@ -200,7 +201,7 @@ def test_a_label_set_makes_its_probabilities_sum_to_one(
 
 def test_ctrl_c_stops_cleanly(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Interrupted in the middle of learning: exit code 130, no traceback, nothing written."""
-    monkeypatch.setenv("PROOFMAP_PROGRESS_EVERY", "0")
+    monkeypatch.setattr(Lines.__init__, "__defaults__", (None, 0.0))
     method = "learned-mask:steps=1000000,distractors=1,fill=gray"
     child = command(["explain", "photos", *MODEL, "--method", method, "--out", "proofs"])
     for line in child.stderr:

@@ -14,7 +14,7 @@ from rich.progress import Progress as RichProgress
 from rich.progress import Task as RichTask
 from rich.text import Text
 
-from proofmap.core.progress import Lines, Progress, ProgressTask, seconds_between_lines
+from proofmap.core.progress import Lines, Progress, ProgressTask
 from proofmap.core.text import one_line, terminal_text
 
 
@@ -68,7 +68,7 @@ def progress_for(console: Console, quiet: bool) -> Progress:
     """The progress display for a console: a live bar on a terminal, otherwise lines of text; one that shows nothing if ``quiet``."""
     if quiet:
         return Progress()
-    return Bars(console) if console.is_terminal else Lines(console.file, seconds_between_lines())
+    return Bars(console) if console.is_terminal else Lines(console.file)
 
 
 class _Rate(ProgressColumn):

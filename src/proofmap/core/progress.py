@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable
 from typing import IO, Self
 
-from proofmap.core.errors import InputError
 from proofmap.core.text import one_line
-
-EVERY = "PROOFMAP_PROGRESS_EVERY"
-"""Environment variable: seconds between two plain lines of progress."""
 
 
 class ProgressTask:
@@ -44,14 +39,6 @@ class CallbackTask(ProgressTask):
 
     def advance(self, passes: int, note: str = "") -> None:
         self.advanced(passes)
-
-
-def seconds_between_lines() -> float:
-    """Seconds between plain lines of progress: the value of the environment variable :data:`EVERY`, or 10 if it is not set."""
-    try:
-        return float(os.environ.get(EVERY, 10))
-    except ValueError:
-        raise InputError(f"{EVERY} must be a number of seconds, not {os.environ[EVERY]!r}") from None
 
 
 class Lines(Progress):

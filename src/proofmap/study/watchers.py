@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.text import Text
 
 from proofmap.core.files import write_text
-from proofmap.core.progress import CallbackTask, Progress, ProgressTask, seconds_between_lines
+from proofmap.core.progress import CallbackTask, Progress, ProgressTask
 from proofmap.core.text import counted, one_line
 from proofmap.study.planning import duration
 
@@ -111,7 +111,7 @@ def watchers_for(console: Console, quiet: bool) -> list[Watcher]:
     """The watcher for a console: a line that is rewritten on a terminal, otherwise lines of text; none if ``quiet``."""
     if quiet:
         return []
-    return [_live_line(console) if console.is_terminal else _lines(console, seconds_between_lines())]
+    return [_live_line(console) if console.is_terminal else _lines(console)]
 
 
 def _live_line(console: Console) -> Watcher:
@@ -128,7 +128,7 @@ def _live_line(console: Console) -> Watcher:
     return show
 
 
-def _lines(console: Console, every: float, clock: Clock = time.monotonic) -> Watcher:
+def _lines(console: Console, every: float = 10.0, clock: Clock = time.monotonic) -> Watcher:
     """Prints a line at the beginning, every ``every`` seconds, and at the end. For logs and pipes."""
     printed_at = -math.inf
 

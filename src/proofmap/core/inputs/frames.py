@@ -225,13 +225,13 @@ def read_frame(source: Path | BytesIO, title: str, suffix: str) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # pandas only warns when a line has too many fields
             if is_parquet:
-                frame, first = pandas.read_parquet(source), []
+                frame = pandas.read_parquet(source)
             else:
                 frame = pandas.read_csv(source, sep=separator, index_col=False)
-                first = _first_line(pandas, source, separator)
     except Exception as error:  # pandas and pyarrow have many kinds of errors
         raise InputError(f"{title} cannot be read as a table: {error}") from None
-    check_header([name for name in first if name], title)
+    if not is_parquet:
+        check_header([str(name) for name in frame.columns if not str(name).startswith("Unnamed:")], title)
     for column in frame.columns:
         values = frame[column].dropna().tolist()
         if values and all(isinstance(value, str) and _DATE.fullmatch(value) for value in values):
@@ -240,14 +240,6 @@ def read_frame(source: Path | BytesIO, title: str, suffix: str) -> Any:
                 "fill can hide it. Replace it by numbers, such as the year or the days since a day, or leave it out"
             )
     return frame
-
-
-def _first_line(pandas: Any, source: Path | BytesIO, separator: str) -> list[str]:
-    """The fields of a file's first line as they are written. In its column names pandas changes a repeated name: the second 1 becomes 1.1."""
-    if isinstance(source, BytesIO):
-        source.seek(0)
-    options = {"sep": separator, "header": None, "nrows": 1, "dtype": str, "keep_default_na": False}
-    return list(map(str, pandas.read_csv(source, **options).iloc[0]))
 
 
 def check_header(names: Sequence[str], title: str) -> None:
