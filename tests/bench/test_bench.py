@@ -475,27 +475,6 @@ def test_rows_over_the_budget_or_learned_on_unseen_fills_are_marked(made: Mappin
     assert values_of("fill", {"of": {"fill": {"fill": "blur"}}}) == {"blur"}
 
 
-def test_the_page_and_the_table_say_how_many_methods_the_rows_are_of(
-    made: Mapping[str, Record], tmp_path: Path
-) -> None:
-    """Settings make no other method; a class of another library does."""
-
-    def row(name: str, **settings: object) -> Record:
-        return replace(made["random"], method={**made["random"].method, "name": name, "settings": settings})
-
-    rows = (
-        row("belief-mask", method="belief-mask"),
-        row("belief-mask steady", method="belief-mask", grid=7),
-        row("captum:Saliency", method="captum", of="Saliency"),
-        row("captum:DeepLift", method="captum", of="DeepLift"),
-        row("top-label:gradient", method="top-label", of={"method": "gradient"}),
-    )
-    assert "5 rows of 4 methods, judged on 4 pictures" in Board(Task.named("mini"), rows).table()
-    for k, record in enumerate(rows):
-        record.write(tmp_path / "mini" / f"{k}.json")
-    assert "5 rows of 4 methods." in Leaderboard(tmp_path).write_page(tmp_path / "page.html").read_text()
-
-
 def test_the_page_is_one_file_with_all_rows_and_nothing_to_fetch(
     made: Mapping[str, Record], tmp_path: Path
 ) -> None:

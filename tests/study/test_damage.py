@@ -73,32 +73,6 @@ def test_exact_maps_with_a_flipped_byte_are_made_anew_for_a_new_metric(tmp_path:
     assert verify_run(tmp_path / "run") == [], "the file was written anew, too"
 
 
-def test_the_folder_of_maps_may_be_a_link_and_nothing_is_removed_there(
-    run: tuple[Study, Path], tmp_path: Path
-) -> None:
-    study, folder = run
-    (folder / "maps").rename(tmp_path / "elsewhere")
-    mine = tmp_path / "elsewhere" / "mine.safetensors"
-    mine.write_bytes(b"precious")
-    (folder / "maps").symlink_to(tmp_path / "elsewhere")
-    before = facts(folder)
-    assert run_study(study, folder).units == 0 and verify_run(folder) == []
-    read_all_maps(folder)
-    gone = next(path for path in (tmp_path / "elsewhere").iterdir() if path != mine)
-    gone.unlink()
-    with pytest.warns(UserWarning, match="missing, and computed again"):
-        assert run_study(study, folder).units == 1
-    assert gone.is_file() and facts(folder) == before and verify_run(folder) == []
-    assert mine.read_bytes() == b"precious"
-    (tmp_path / "elsewhere").rename(tmp_path / "unmounted")
-    with pytest.raises(StoreError, match=r"maps is not a folder, or a link to one that is missing"):
-        run_study(study, folder)
-    with pytest.raises(StoreError, match=r"maps.*is missing"):
-        read_all_maps(folder)
-    (tmp_path / "unmounted").rename(tmp_path / "elsewhere")
-    assert facts(folder) == before
-
-
 # ---- the database ---------------------------------------------------------------------------------------------
 
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from proofmap.study import run_study
 from tests.command import run as command
-from tests.study.studies import facts, net_file, photos, toy_study
+from tests.study.studies import facts, net_file, photos
 
 OWN = """
 import os
@@ -72,29 +71,6 @@ def test_a_method_that_changes_the_working_folder_does_not_move_the_run(
     monkeypatch.chdir(folder)
     assert command(monkeypatch, *asked, "--out", "run") == 0
     assert "written: run/scores.csv" in capsys.readouterr().err
-
-
-def test_a_method_that_changes_the_working_folder_does_not_move_the_proofs(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    asked = (
-        "explain",
-        "photos/00.png",
-        "--model",
-        "net.py:make",
-        "--method",
-        "own.py:wanders",
-        "--out",
-        "mine",
-    )
-    assert command(monkeypatch, *asked) == 0, capsys.readouterr().err
-    assert (folder / "mine" / "report.html").is_file()
-    assert list((folder.parent / "elsewhere").iterdir()) == []
-
-
-def test_a_relative_run_of_python_is_not_moved(folder: Path) -> None:
-    study = toy_study(folder, 4, methods=["own.py:wanders"])
-    assert run_study(study, "run").complete and len(facts(folder / "run")["units"]) == 2
 
 
 @pytest.mark.parametrize(

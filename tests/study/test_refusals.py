@@ -7,7 +7,6 @@ import sqlite3
 import sys
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from proofmap.core.errors import InputError
 from proofmap.study import Run, RunBusy, Selection, run_study
 from proofmap.study.manifest import Manifest
 from proofmap.study.resume import _check_same
-from proofmap.study.store import StoreError, locked
+from proofmap.study.store import locked
 from tests.study.studies import facts, photos, toy_study
 
 
@@ -167,12 +166,3 @@ def test_another_python_is_named_where_a_digest_alone_differs(tmp_path: Path) ->
     with pytest.raises(InputError) as refused:  # the seed is reason enough
         _check_same(tmp_path, elsewhere, {**new, "seed": 1})
     assert "perhaps" not in str(refused.value)
-
-
-def test_maps_that_do_not_fit_are_said_in_fitting_units(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    study = toy_study(tmp_path, 3, methods=["random"])
-    monkeypatch.setattr("proofmap.study.run.shutil.disk_usage", lambda _: SimpleNamespace(free=300))
-    with pytest.raises(StoreError, match="the maps will take 384 bytes, but only 300 bytes are free"):
-        run_study(study, tmp_path / "run")

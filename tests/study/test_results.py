@@ -9,7 +9,6 @@ import os
 import shutil
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 import pytest
 import torch
 
-from proofmap.core.errors import InputError, MissingExtra
+from proofmap.core.errors import InputError
 from proofmap.data.photos import load_images
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.score_tables import shared_table
@@ -275,12 +274,6 @@ def test_numbers_as_dataframes(run: Run, folder: Path) -> None:
     assert sorted(rows) == sorted((m, q, i, k, n, v) for m, q, i, k, n, _, _, v in stored["per_label"] if v is not None)  # fmt: skip
     with pytest.raises(InputError, match="no table 'all'; there are scores, per_image, per_label"):
         run.to_dataframe("all")
-
-
-def test_dataframes_say_what_to_install(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'proofmap\[pandas\]'"):
-        run.to_dataframe()
 
 
 def test_csv_has_one_row_per_value_whatever_the_names(tmp_path: Path) -> None:

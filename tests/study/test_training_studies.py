@@ -53,15 +53,6 @@ def test_the_trigger_is_where_it_is_said_to_be(studies: dict[str, ModuleType]) -
     assert torch.equal((found != x).any(dim=1, keepdim=True), where)
 
 
-def test_a_net_is_trained_alike_each_time_and_learns(studies: dict[str, ModuleType], tmp_path: Path) -> None:
-    training = studies["cifar_training"]
-    (x, y), (test_x, test_y) = training.read_images(made_up(tmp_path / "cifar"), None, "cpu")
-    nets = [training.train(x, y, epochs=6, batch=10, width=4) for _ in range(2)]
-    for one, other in zip(*(net.state_dict().values() for net in nets), strict=True):
-        assert torch.equal(one, other)
-    assert training.accuracy(training.classifier_of(nets[0]), test_x, test_y) > 0.9
-
-
 def test_roar_says_what_is_lost_and_that_it_is_extrinsic(
     studies: dict[str, ModuleType],
     tmp_path: Path,

@@ -135,13 +135,6 @@ class Board:
         return sorted(rows, key=lambda row: (-row.lesser, row.name))
 
     @property
-    def counts(self) -> str:
-        """The numbers of rows and of different methods as text, such as ``38 rows of 35 methods``. Rows that differ only in settings have the
-        same method; each class of another library and each wrapper is a separate method."""
-        methods = len({_method_of(record) for record in self.records})
-        return f"{counted(len(self.records), 'row')} of {counted(methods, 'method')}"
-
-    @property
     def is_undecidable(self) -> bool:
         """Whether no difference can be decided because there are too few images for the number of pairs of methods."""
         n, rows = len(self.records[0].images), len(self.records)
@@ -179,7 +172,7 @@ class Board:
             shown = [_text(row.scores[kind]) for kind in (*DECIDED, "best-effort")]
             cells.append([row.name + marks, *shown, f"{row.record.passes:,}", decided])
         notes = [
-            f"{self.task.name}: {self.task.title}. {self.counts}, judged on {len(self.records[0].images)} {self.task.kind}, {view}, means "
+            f"{self.task.name}: {self.task.title}. {counted(len(self.records), 'row')}, judged on {len(self.records[0].images)} {self.task.kind}, {view}, means "
             "with 95 % intervals.",
             "decided: how often a row is better (+) or worse (-) than another row by one of the first three scores, decided.",
         ]
@@ -235,13 +228,6 @@ class Leaderboard:
                 f"{self.folder} has no record of the task {task!r}; it has {', '.join(self.boards)}"
             )
         return self.boards[task]
-
-
-def _method_of(record: Record) -> tuple[str, str]:
-    """The name of a row's method, and the class of another library that it wraps."""
-    settings = record.method["settings"]
-    of = settings.get("of")
-    return str(settings.get("method", record.name)), of if isinstance(of, str) else ""
 
 
 def _averaged(record: Record, kind: str, fills: Sequence[str]) -> Doubles:
@@ -316,7 +302,7 @@ def _board(board: Board) -> dict[str, Any]:
         "net": Path(board.task.settings["model"].rpartition(":")[2]).name,
         "labels": f"labels {settings.get('labels', board.task.settings['labels'])}",
         "rows": board.records,
-        "counts": board.counts,
+        "counts": counted(len(board.records), "row"),
         "is_undecidable": board.is_undecidable,
         "views": [
             _view(name, board.rows(name), is_tested=name == ALL and not board.is_undecidable)

@@ -99,15 +99,19 @@ def _lock(folder: Path) -> sqlite3.Connection | None:
         folder.mkdir(parents=True, exist_ok=True)  # a holder that was refused may have removed it
         path.touch()
         file = os.stat(path)
+    lock = sqlite3.connect(path, timeout=0.5, isolation_level=None)
     try:
-        lock = sqlite3.connect(path, timeout=0.5, isolation_level=None)
         lock.execute("PRAGMA journal_mode = MEMORY")  # nothing is written
         lock.execute("BEGIN EXCLUSIVE")
     except sqlite3.DatabaseError as error:
+        lock.close()
         if "locked" in str(error):
             return None
         raise StoreError(f"{path} cannot be written: {error}") from error
-    return lock if _is_at(path, file) else _lock(folder)  # the holder was refused, and removed the file
+    if _is_at(path, file):
+        return lock
+    lock.close()  # the holder was refused, and removed the file
+    return _lock(folder)
 
 
 def _is_at(path: Path, file: os.stat_result) -> bool:
