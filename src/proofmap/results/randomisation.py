@@ -15,7 +15,7 @@ Verdict = Literal["passes", "fails", "undecided"]
 
 BAR = 0.5
 """If maps correlate more than this with the maps of a randomised net, they hardly depend on what the net has learned."""
-DECISIVE = ("rank", "abs-rank")
+_DECISIVE = ("rank", "abs-rank")
 """The similarities that decide the verdict. SSIM is not among them: SSIM of smooth maps is high whatever they show."""
 FLOOR = "other image"
 
@@ -49,15 +49,6 @@ class SanityLine:
 
 
 @dataclass(frozen=True)
-class MethodVerdict:
-    """Whether a method's maps depend on what the net has learned, and the numbers that show it."""
-
-    method: str
-    verdict: Verdict
-    reason: str
-
-
-@dataclass(frozen=True)
 class SanityChecks(Tables):
     """The results of sanity checks of several methods. Prints as two tables.
 
@@ -86,30 +77,29 @@ class SanityChecks(Tables):
                 return line
         raise InputError(f"there is no {measure} of {method!r} at step {step} of {order}")
 
-    def verdicts(self) -> tuple[MethodVerdict, ...]:
-        """One verdict per method.
+    def verdicts(self) -> dict[str, tuple[Verdict, str]]:
+        """The verdict on each method and its reason: do the method's maps depend on what the net has learned?
 
         A verdict uses the lines with the most layers randomised, and those of a net trained on shuffled labels. It is ``passes`` if the
         interval of every rank correlation lies below .5, ``fails`` if the interval of at least one lies above .5, and otherwise
-        ``undecided``.
+        ``undecided``. A single image has no interval: its value is compared.
         """
-        return tuple(self._verdict(method) for method in self.methods)
+        return {method: self._verdict(method) for method in self.methods}
 
-    def _verdict(self, method: str) -> MethodVerdict:
-        own = [line for line in self.lines if line.method == method and line.measure in DECISIVE]
+    def _verdict(self, method: str) -> tuple[Verdict, str]:
+        own = [line for line in self.lines if line.method == method and line.measure in _DECISIVE]
         most = max((line.drawn for line in own), default=0)
         deciding = [line for line in own if line.drawn == most or line.order == "labels"]
         deciding = [line for line in deciding if not math.isnan(line.value)]
         if not deciding:
-            return MethodVerdict(method, "undecided", "no rank correlation was measured")
+            return "undecided", "no rank correlation was measured"
         highest = max(deciding, key=lambda line: line.value)
         what = f"{highest.measure} {highest} after {highest.layers}"
-        ends = [_ends(line) for line in deciding]
-        if any(low > BAR for low, _ in ends):
-            return MethodVerdict(method, "fails", f"the maps hardly depend on what was learned: {what}")
-        if all(high < BAR for _, high in ends):
-            return MethodVerdict(method, "passes", what)
-        return MethodVerdict(method, "undecided", f"{what}; more of them may tell")
+        if any((line.value if math.isnan(line.low) else line.low) > BAR for line in deciding):
+            return "fails", f"the maps hardly depend on what was learned: {what}"
+        if all((line.value if math.isnan(line.high) else line.high) < BAR for line in deciding):
+            return "passes", what
+        return "undecided", f"{what}; more of them may tell"
 
     def tables(self) -> list[Cells]:
         """Header and rows of two tables: the similarities of every step, with the floors; and the verdicts."""
@@ -122,7 +112,7 @@ class SanityChecks(Tables):
             floor = {line.measure: str(line) for line in self.floors if line.method == method}
             if floor:
                 rows.append([method, FLOOR, "nothing", *(floor.get(m, "") for m in self.measures)])
-        verdicts = [[v.method, v.verdict, v.reason] for v in self.verdicts()]
+        verdicts = [[method, *found] for method, found in self.verdicts().items()]
         return [
             (["method", "order", "what was randomised", *self.measures], rows),
             (["method", "verdict", "why"], verdicts),
@@ -132,9 +122,6 @@ class SanityChecks(Tables):
         return [*map(asdict, self.lines), *({**asdict(f), "order": FLOOR} for f in self.floors)]
 
     def record(self) -> dict[str, object]:
-        return {"verdicts": [asdict(verdict) for verdict in self.verdicts()], **asdict(self)}
-
-
-def _ends(line: SanityLine) -> tuple[float, float]:
-    """The ends of the line's interval. If there is only one image, both ends are its value."""
-    return (line.value, line.value) if math.isnan(line.low) else (line.low, line.high)
+        keys = ("method", "verdict", "reason")
+        verdicts = [dict(zip(keys, (name, *found), strict=True)) for name, found in self.verdicts().items()]
+        return {"verdicts": verdicts, **asdict(self)}
