@@ -128,14 +128,6 @@ def test_a_study_file_says_that_a_table_needs_a_model(
     assert "next: look at the model in it, then proofmap evaluate study.toml --dry-run" in said
 
 
-def test_one_row_of_a_frame_is_refused_with_the_way_to_write_it() -> None:
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({"age": [1.0, 2.0], "calls": [0.0, 3.0]})
-    net = pm.Classifier(lambda rows: [[0.2, 0.8]] * len(rows), data=frame, names=["no", "yes"])
-    with pytest.raises(InputError, match=r"frame\.iloc\[\[0\]\]"):
-        pm.explain(net, frame.iloc[0])
-
-
 def test_a_model_that_fails_on_rows_names_the_columns_that_it_was_given() -> None:
     pandas = pytest.importorskip("pandas")
 
