@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -149,9 +150,9 @@ def _from_function(spec: ModelSpec, device: str | torch.device | None, batch_siz
         with run_file(path, f"_proofmap_model_{module_name}") as module:
             make = getattr(module, spec.function, None)
             if not callable(make):
-                raise ModelError(
-                    f"{str(path)!r} has no function {spec.function!r}.{did_you_mean(spec.function, vars(module))}"
-                )
+                functions = [f for f in vars(module).values() if isinstance(f, FunctionType)]
+                own = ", ".join(f.__name__ for f in functions if f.__module__ == module.__name__)
+                raise ModelError(f"{str(path)!r} has no function {spec.function!r}; it has {own or 'none'}")
             made = make()
     except ProofmapError:
         raise
