@@ -277,6 +277,7 @@ class Session:
         asked = labels[:, :1] if method.label_free and not method.reads_all_labels else labels
         with (
             _note_errors(f"while the method {method.title()} made maps"),
+            torch.enable_grad(),  # wherever the caller stands
             lane().apart(method.looks_inside),
             steady_kernels(tf32=False),  # a method that can do with less, such as learning, says so itself
         ):

@@ -11,13 +11,16 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.classifier.kernels import outside_inference_mode
+from proofmap.classifier.raw import as_classifier
+from proofmap.core import streams
 from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.inputs import Inputs, TextInputs
 from proofmap.core.labels import Labels
 from proofmap.core.progress import Progress
 from proofmap.core.registry import Registry
-from proofmap.fills import Fill
+from proofmap.data.given import images_as_tensor
+from proofmap.fills import Fill, Images
 from proofmap.plugins.failures import check_call
 from proofmap.plugins.settings import Plugin, settings_of
 from proofmap.plugins.specs import make_plugin
@@ -123,21 +126,25 @@ class Method(Plugin):
 
     def __call__(
         self,
-        classifier: Classifier,
-        images: Tensor,
-        labels: Labels,
+        net: Any,
+        images: Any,
+        labels: Labels | None = None,
         *,
+        target: Labels | None = None,
         seed: int = 0,
         progress: Progress | None = None,
     ) -> Tensor:
-        """Prepare the method for the classifier, and return maps ``(N, L, *positions)`` for labels ``(N, L)``. Labels may also be given in any
-        other form that :func:`proofmap.evaluate` takes. If the method needs random images and its settings name none, each image uses the
-        other images.
+        """Maps ``(N, L, *positions)`` of a classifier, or of any other net that :func:`proofmap.evaluate` takes, for labels ``(N, L)`` or in any other form
+        that it takes; ``target`` is another name for them, and by default it is the top label. If the method needs random images and its settings
+        name none, each image uses the other images.
         """
         from proofmap.data.distractors import Distractors
 
         with outside_inference_mode():  # what is found and built there is of no use to gradients
-            images = images.clone() if images.is_inference() else images
+            classifier = as_classifier(net, images)
+            images = images_as_tensor(images, classifier.inputs)
+            labels = target if labels is None else labels
+            labels = "top1" if labels is None else labels
             if not (isinstance(labels, Tensor) and labels.ndim == 2):
                 labels = classifier.choose_labels(images, labels, seed=seed)
 
@@ -190,6 +197,15 @@ class Method(Plugin):
         tell.
         """
         return None
+
+    def random_images(self, session: Session, images: Tensor, count: int = 1) -> Tensor:
+        """``count`` random images for each of the images, ``(N, count, *shape)``, for use in :meth:`maps`: from the half of the study's images that
+        no metric draws from. They depend on the image, the method and the seed alone.
+        """
+        fill = Images()
+        session.prepare(fill)
+        keys = [streams.image_keys(images, session.seed, self.name, "random image", k) for k in range(count)]
+        return torch.stack([fill(session, images, own) for own in keys], dim=1)
 
     def check_labels_used(self, session: Session, images: Tensor, labels: Tensor) -> None:
         """Raise if the maps do not depend on the labels although they should; checked only for functions of users."""
