@@ -104,7 +104,7 @@ EXECUTORS: list[tuple[str, MakeExecutor, str]] = [
     (
         "an_error_comes_out_as_itself_and_ends_the_run",
         executor(wrapping),
-        r"\'no map for 3\' came out as RuntimeError",
+        "InputError came out as RuntimeError",
     ),
     (
         "an_interrupt_comes_through_and_closing_leaves_nothing",

@@ -40,8 +40,6 @@ FAMILIES: Mapping[str, str] = {
 }
 """The families of methods and their titles, in the order in which lists show them."""
 _FROM_OUTSIDE = ("gradients", "mask", "perturbation", "control")
-NEEDS = ("gradients", "layer", "attention", "distractors", "masker", "neighbours", "order")
-"""What a method may need from the net, from the study, or from the kind of input."""
 _WRAPPED = "random"  # costs nothing, so the cost of a wrapper around it is that of the wrapper
 
 
@@ -99,6 +97,7 @@ class Method(Plugin):
     label_free = False
     stochastic = False
     needs: ClassVar[frozenset[str]] = frozenset()
+    """What it needs of the net, the study or the inputs: ``gradients layer attention distractors masker neighbours order``, or some of them."""
     reads_all_labels: ClassVar[bool] = False
     """Whether :meth:`maps` of a label-free method gets all labels ``(N, L)`` instead of the first of each image."""
 

@@ -95,12 +95,6 @@ def _make_noted(notes: Path) -> Callable[[int], int]:
     return lambda unit: os.getpid()
 
 
-def _fail(given: int) -> int:
-    if given == 3:
-        raise InputError("no map for 3")
-    return given
-
-
 def _cannot_be_made() -> Callable[[int], int]:
     raise InputError("there is no net of that name")
 
@@ -157,13 +151,14 @@ def units_are_drawn_in_the_consumers_thread_and_not_far_ahead(make_executor: Mak
 def an_error_comes_out_as_itself_and_ends_the_run(make_executor: MakeExecutor) -> None:
     """An error of a worker, and one while the worker is made."""
     threads = set(threading.enumerate())
-    for make_worker, expected in (
-        (partial(_given, _fail), "no map for 3"),
-        (_cannot_be_made, "there is no net of that name"),
-    ):
-        results = make_executor().run(make_worker, iter(range(100)))
+    makers: list[tuple[Callable[[], Any], type[Exception]]] = [
+        (make_squarer, TypeError),
+        (_cannot_be_made, InputError),
+    ]
+    for make_worker, expected in makers:
+        results = make_executor().run(make_worker, iter([1, None, 2]))
         error = _error_of(results)
-        assert type(error) is InputError and str(error) == expected, f"{expected!r} came out as {error!r}"
+        assert type(error) is expected, f"{expected.__name__} came out as {error!r}"
         assert list(results) == [], "results came after the error"
     _assert_nothing_is_left(threads, os.getpid())
 
