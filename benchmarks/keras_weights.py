@@ -16,7 +16,6 @@ from pathlib import Path
 from safetensors.torch import save_file
 
 import proofmap as pm
-from proofmap.cli import run_script
 from proofmap.data.photos import load_images
 
 
@@ -49,4 +48,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_script(main)
+    main()

@@ -219,6 +219,6 @@ def test_the_command_prints_and_writes_or_says_what_is_wrong(
         "sanity.png",
     }
     assert run(monkeypatch, *usual, "--orders", "sideways", "--out", "other") == 2
-    assert "--orders must be among" in capsys.readouterr().err and not (folder / "other").exists()
+    assert "an order is one of" in capsys.readouterr().err and not (folder / "other").exists()
     assert run(monkeypatch, *usual, "--format", "json", "--number", "1", "--orders", "last") == 0
     assert json.loads(capsys.readouterr().out)["lines"][0]["n"] == 1

@@ -29,7 +29,7 @@ def test_about(client: TestClient, server: Server) -> None:
     about = client.get("/api/about").json()
     assert about["version"] == pm.__version__ and about["default"]["net"] == "toy"
     assert about["nets"] == [
-        {"name": "toy", "labels": 5, "size": list(SIZE), "about": "a toy", "ready": True, "any_labels": False}
+        {"name": "toy", "labels": 5, "size": list(SIZE), "about": "a toy", "ready": True}
     ]
     live = {method["name"] for method in about["methods"] if method["live"]}
     assert live == {

@@ -146,7 +146,7 @@ def test_what_the_command_line_names_is_offered_under_its_title(
 
 
 def test_every_field_of_every_method_makes_a_spec_that_is_accepted() -> None:
-    """The form offers what the server takes: each choice, each default, and the limit of each whole number."""
+    """The form offers what the server takes: each choice and each default."""
     choices = Choices()
     about = choices.methods_about
     assert [method["name"] for method in about[:5]] == [*RECOMMENDED] and all(
@@ -157,9 +157,7 @@ def test_every_field_of_every_method_makes_a_spec_that_is_accepted() -> None:
     for method in about:
         needed = [f"{field['name']}={field['default']}" for field in method["settings"] if field["required"]]
         for field in method["settings"]:
-            most = [] if field["most"] is None or field["kind"] != "whole" else [str(int(field["most"]))]
-            values = field["choices"] if field["kind"] == "choice" else [field["default"], *most]
-            for value in values:
+            for value in field["choices"] or [field["default"]]:
                 others = [text for text in needed if not text.startswith(f"{field['name']}=")]
                 settings = ",".join([*others, *([f"{field['name']}={value}"] if value else [])])
                 spec = f"{method['base']}:{settings}" if settings else method["base"]
@@ -175,7 +173,7 @@ def test_fields_are_generated_from_the_settings() -> None:
     infos = {info.name: info for info in settings_of(METHODS["rise"])}
     assert [*fields] == ["preset", *infos] and fields["preset"]["choices"][0] == ""
     assert all(fields[name]["help"] == info.help for name, info in infos.items())
-    assert [fields["masks"][key] for key in ("kind", "default", "most")] == ["whole", "4000", 16_000]
+    assert (fields["masks"]["default"], fields["masks"]["choices"]) == ("4000", [])
     assert fields["coverage"]["choices"] == ["true", "false"] and "none" in fields["fill"]["choices"]
     (masker,) = [method for method in Choices().methods_about if method["base"] == "phang-masker"]
     assert "weights" not in {field["name"] for field in masker["settings"]}, (

@@ -14,11 +14,10 @@ pytest.importorskip("fastapi", reason="the extra app is not installed")
 from starlette.testclient import TestClient
 
 from proofmap.app import items
-from proofmap.app.nets import Nets, Offer, offers
 from proofmap.app.server import Server
 from proofmap.core.errors import InputError
 from tests.app.lists import COLUMNS, ROWS, churn, mood, rows_server, texts_server
-from tests.app.served import net, opened, worked_off
+from tests.app.served import opened, worked_off
 
 TEXT = "a good film with a bad end, but good"
 
@@ -182,7 +181,6 @@ def test_tables_and_texts_have_limits(
     words = sent(client, text="one " * 41)["photo"]
     assert "41 words, and at most 40" in refused(client.get(f"/api/photos/{words}/beliefs?net=toy"))
     assert "no texts" in refused(rows[0].post("/api/items", json={"text": "a"}))
-    assert "its own labels" in refused(client.post("/api/nets", json={"net": "toy", "labels": ["a", "b"]}))
     kept = items.Kept[str, int](lambda things: len(things) > 2, "gone")
     for k in range(3):
         kept.add(str(k), k)
@@ -220,38 +218,3 @@ def test_texts_of_any_script_come_back_as_they_are(texts: tuple[TestClient, Serv
         item = sent(client, text=text)["photo"]
         found = client.get(f"/api/photos/{item}/positions?net=toy").json()["positions"]
         assert "".join(one["name"] for one in found) == text
-
-
-def test_typed_labels_make_another_net() -> None:
-    made: list[list[str]] = []
-
-    def offer(labels: Any) -> Offer:
-        made.append(list(labels))
-        return Offer(f"zero: {', '.join(labels)}", "", net, with_labels=offer)
-
-    nets = Nets([offer(["a", "b"])])
-    assert nets.relabel("zero: a, b", ["x", "y"]) == "zero: x, y"
-    for k in range(40):
-        nets.relabel("zero: a, b", ["x", str(k)])
-    assert len(nets.offered) == 1 + 16 and nets.first == "zero: a, b" and "zero: x, 39" in nets.offered
-
-
-def test_a_zero_shot_model_is_offered_with_labels_to_begin_with() -> None:
-    first, other = offers(["minilm-zero-shot", "hf-nli:some/folder?labels=a,b&units=tokens"], None, "cpu")[:2]
-    assert first.name == "minilm-zero-shot: sport, politics, science, business"
-    assert other.options == ("--model", "hf-nli:some/folder?units=tokens&labels=a,b")
-    assert first.with_labels is not None
-    again = first.with_labels(["war", "peace"])
-    assert again.name == "minilm-zero-shot: war, peace"
-    assert again.options == ("--model", "minilm-zero-shot?labels=war,peace")
-
-
-def test_a_server_has_one_kind_of_input(rows: tuple[TestClient, Server]) -> None:
-    client, server = rows
-    assert "take rows, no photos" in refused(
-        client.post("/api/photos", content=b"", headers={"content-type": "image/png"})
-    )
-    server.nets.offered = {**server.nets.offered, "photos": Offer("photos", "", net)}
-    with pytest.raises(InputError, match="the page shows rows, but photos takes images"):
-        server.nets.classifier("photos")
-    del server.nets.offered["photos"]

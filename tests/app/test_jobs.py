@@ -14,7 +14,6 @@ from starlette.testclient import TestClient
 import proofmap as pm
 from proofmap.app import jobs as kept
 from proofmap.app.nets import Offer
-from proofmap.app.running import RateLimit
 from proofmap.app.security import Access
 from proofmap.app.server import Server
 from proofmap.core.ranking import rank
@@ -68,7 +67,7 @@ def test_a_job_finds_what_evaluate_finds(client: TestClient, server: Server) -> 
 def test_masks_can_be_watched_while_they_are_learned(
     client: TestClient, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(RateLimit, "due", lambda *_: True)
+    monkeypatch.setattr("proofmap.app.running.EVERY", 0.0)
     shown: list[dict[str, Any]] = []
     add = kept.MapJob.add
 
@@ -116,9 +115,12 @@ def test_a_running_job_answers_others_between_its_steps_and_can_be_cancelled(
     slow, photo = with_slow(server), uploaded(client)
     first, second, third = (begun(client, photo, [method]) for method in ("slow", "gradient", "gradient"))
     assert slow.begun.wait(600)
-    states = {job["job"]: (job["state"], job["place"]) for job in client.get("/api/jobs").json()["jobs"]}
-    places = [states[job] for job in (first, second, third)]
-    assert places == [("running", None), ("waiting", 1), ("waiting", 2)]
+    answers = [client.get(f"/api/jobs/{job}").json() for job in (first, second, third)]
+    assert [(one["state"], one["place"]) for one in answers] == [
+        ("running", None),
+        ("waiting", 1),
+        ("waiting", 2),
+    ]
     answer = server.worker.ask(lambda: "answered")
     slow.steps[0].set()
     assert answer.result(600) == "answered"  # the job has two more steps to go
@@ -214,13 +216,13 @@ def test_a_job_that_fails_says_why_and_the_next_one_runs(client: TestClient, ser
     ],
 )
 def test_a_request_that_cannot_be_met_makes_no_job(
-    client: TestClient, change: dict[str, object], word: str
+    client: TestClient, server: Server, change: dict[str, object], word: str
 ) -> None:
     asked = {"photo": uploaded(client), "net": "toy", "labels": [1], "methods": ["gradient"], **change}
-    before = client.get("/api/jobs").json()
+    before = [*server.jobs._all]
     answer = client.post("/api/jobs", json=asked)
     assert answer.status_code == 422 and word in answer.json()["error"]
-    assert client.get("/api/jobs").json() == before
+    assert [*server.jobs._all] == before
 
 
 @pytest.mark.parametrize(
@@ -285,11 +287,3 @@ def test_at_most_two_nets_are_kept(server: Server) -> None:
         server.nets.classifier(name)
     ready = {about["name"] for about in server.nets.about() if about["ready"]}
     assert ready == {"toy", "b"} and server.nets.known("a") is not None
-
-
-def test_paced_events() -> None:
-    now = 0.0
-    paced = RateLimit(every=1.0, clock=lambda: now)
-    first = [paced.due("a"), paced.due("a"), paced.due("b")]
-    now = 1.0
-    assert first == [True, False, True] and paced.due("a")

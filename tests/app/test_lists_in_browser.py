@@ -109,8 +109,6 @@ def test_a_series_is_chosen_and_its_segments_are_marked_shown_and_pressed(
     served, tabs = Served(series_model(), items=beats(tmp_path)), Tabs(browser)
     try:
         page = tabs(served, width=390)
-        page.locator("#list .series-line").nth(2).wait_for()
-        assert page.locator("#list .series-line").count() == 3, "a line for each series"
         page.locator(".pick", has_text="series-00001").click()
         wait_done(page)
         late = beat(BEATS[1:2])[0, 1]

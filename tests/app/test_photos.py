@@ -62,7 +62,7 @@ def test_a_photo_is_known_by_its_content() -> None:
         assert np.asarray(shown).shape == (*SIZE, 3)
 
 
-def test_a_photo_is_decoded_once_until_the_first_labels(
+def test_a_photo_that_a_net_has_seen_is_not_decoded_again(
     client: TestClient, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.worker.ask(lambda: None).result(600)  # the net is loaded before
@@ -71,7 +71,7 @@ def test_a_photo_is_decoded_once_until_the_first_labels(
     photo = uploaded(client, seed=9)
     assert client.get(f"/api/photos/{photo}/beliefs?net=toy").status_code == 200
     assert client.get(f"/api/photos/{photo}/view?net=toy").status_code == 200
-    assert len(decoded) == 1
+    assert len(decoded) == 2  # when it was sent, and for the net
 
 
 def test_the_least_used_photo_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +138,7 @@ def test_what_is_describe_kept_many_uploads_does_not_grow(
 
     first = held()
     assert all(now <= before for now, before in zip(held(), first, strict=True))
-    assert len(server.items._items) == 3 and len(server.jobs.summaries()) == 1
+    assert len(server.items._items) == 3 and len(server.jobs._all) == 1
     assert len(server.nets._seen) == 3 and len(server.nets._fills) == 2
 
 

@@ -43,13 +43,10 @@ def test_the_page_is_in_the_words_of_series(served: tuple[TestClient, Server]) -
     assert served[0].get("/static/lines.js").status_code == 200
 
 
-def test_series_of_the_data_are_listed_with_their_lines(served: tuple[TestClient, Server]) -> None:
+def test_series_of_the_data_are_listed(served: tuple[TestClient, Server]) -> None:
     found = served[0].get("/api/data/data?first=1&number=1").json()
     (item,) = found["items"]
     assert (item["name"], item["truth"], item["cells"]) == ("series-00001", "late", [])
-    line = item["drawing"]["lines"][0]
-    assert item["drawing"]["columns"] == list(range(8)) and line["low"] == line["high"]
-    assert np.argmax(line["high"]) == 5 and np.ptp(line["high"]) > 0.5
 
 
 def test_beliefs_maps_and_chosen_segments_of_a_series_are_those_of_the_model(

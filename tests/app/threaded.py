@@ -64,7 +64,7 @@ class Served:
     @property
     def jobs(self) -> list[MapJob]:
         """All jobs, in the order they came."""
-        return [self.server.jobs[summary["job"]] for summary in reversed(self.server.jobs.summaries())]
+        return [*self.server.jobs._all.values()]
 
     def hold(self) -> None:
         """Jobs wait when they have shown a map; what is asked meanwhile is answered, and whoever is cancelled stops."""

@@ -522,13 +522,3 @@ def test_the_files_of_a_method_travel_with_the_modules_next_to_it(tmp_path: Path
         "near.py": "X = 1\n",
     }
     assert files_of("grad-cam:layer=x") == {}
-
-
-def test_the_list_tells_a_missing_package_from_missing_data(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    from proofmap.cli.bench import _state
-
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    states = {name: _state(Task.named(name), tmp_path) for name in ("smoke", "text", "imagenette")}
-    assert states == {"smoke": "ready", "text": "package missing", "imagenette": "data missing"}

@@ -14,7 +14,7 @@ from PIL import Image
 from torch import Tensor
 
 import proofmap as pm
-from proofmap.cli.figures import _rows
+from proofmap.cli.figures import _settings
 from proofmap.core.errors import InputError
 from proofmap.core.ranking import keep_top
 from proofmap.fills import Noise
@@ -334,7 +334,8 @@ def test_signs_are_those_of_the_scores_not_of_the_drawn_curve(found: pm.Evaluati
 def test_a_grid_has_as_many_rows_as_are_asked_for(found: pm.Evaluation) -> None:
     assert len(mask_grid(found, rows=2).rows) == 2
     assert len(wrong_mask_grid(found, rows=99).rows) == len(found)
-    assert [_rows(name, 7) for name in ("mask-grid", "curves")] == [{"rows": 7}, {}]
+    given = {"labels": None, "method": None, "rows": 7}
+    assert [_settings(name, **given) for name in ("mask-grid", "curves")] == [{"rows": 7}, {}]
 
 
 def test_a_place_without_labels_is_refused(found: pm.Evaluation) -> None:

@@ -163,7 +163,7 @@ class Choices:
             "live": _is_live(kind),
             "label_free": method.label_free if facts is None else facts["label_free"],
             "about": method.description,
-            "settings": [] if own else _fields_of(kind, self.usual_method, _accepted),
+            "settings": [] if own else _fields_of(kind, self.usual_method),
         }
 
     def fills_about(self) -> list[dict[str, str]]:
@@ -205,59 +205,47 @@ def _bounds(kind: type[Plugin], info: Setting) -> tuple[float, float]:
     return default / TIMES["method"] if positive else -math.inf, most
 
 
-def _fields_of(
-    kind: type[Method], default_method: str, accepts: Callable[[str], bool]
-) -> list[dict[str, Any]]:
-    """The form fields of the settings that a visitor may choose, presets first.
-
-    Settings and values that only the command line accepts are left out.
-    ``accepts`` says whether a visitor may use a spec (the name of a method with its settings).
-    """
-    about = (
-        "a {} sets several of the settings below at once; settings that you change yourself take precedence"
-    )
+def _fields_of(kind: type[Method], usual_method: str) -> list[dict[str, Any]]:
+    """The form fields of the settings that a visitor may choose, presets first. A field without choices takes any text. Settings that only
+    the command line accepts are left out."""
     fields = [
-        _field(name, "choice", about.format(name), "", choices=["", *values])
+        _field(
+            name,
+            f"a {name} sets several of the settings below at once; settings that you change yourself take precedence",
+            "",
+            ["", *values],
+        )
         for name, values in kind.shortcuts.items()
     ]
-    fields += [field for info in settings_of(kind) if (field := _setting_field(kind, info, default_method))]
+    for info in settings_of(kind):
+        is_required = info.default is MISSING
+        default = usual_method if is_required else info.default_text()
+        choices = _choices(info, default)
+        listed = info.several is not None or any(get_origin(t) is tuple for t in info.types)
+        if choices or listed or {int, float} & {*info.types} or info.name in _SAFE_TEXTS:
+            fields.append(_field(info.name, info.help, default, choices, is_required))
+    required = [f"{field['name']}={field['default']}" for field in fields if field["required"]]
     for field in fields:
-        name = field["name"]
-        needed = [
-            f"{other['name']}={other['default']}" for other in fields if other["required"] and other != field
-        ]
-        specs = {v: f"{kind.name}:{','.join([*needed, f'{name}={v}'])}" for v in field["choices"]}
-        field["choices"] = [v for v in field["choices"] if v in ("", field["default"]) or accepts(specs[v])]
+        others = [text for text in required if not text.startswith(f"{field['name']}=")]
+        specs = {v: f"{kind.name}:{','.join([*others, field['name'] + '=' + v])}" for v in field["choices"]}
+        usual = ("", field["default"])
+        field["choices"] = [v for v in field["choices"] if v in usual or _accepted(specs[v])]
     return fields
 
 
-def _field(name: str, kind: str, help: str, default: str, **more: Any) -> dict[str, Any]:
-    """A field of a form: a number, a whole number, a choice or a text."""
-    usual: dict[str, Any] = {"choices": [], "least": None, "most": None, "optional": False, "required": False}
-    return {"name": name, "kind": kind, "help": help, "default": default, **usual, **more}
-
-
-def _setting_field(kind: type[Plugin], info: Setting, default_method: str) -> dict[str, Any] | None:
-    """The field of a setting; None if visitors cannot set it."""
-    required = info.default is MISSING
-    default = default_method if required else info.default_text()
-    of_kind = partial(_field, info.name, help=info.help, default=default, required=required)
-    if info.plugin is not None or info.choices or bool in info.types:
-        return of_kind(kind="choice", choices=_choices(info, default))
-    if int in info.types or float in info.types:
-        least, most = _limits(kind, info)
-        number = "number" if float in info.types else "whole"
-        return of_kind(kind=number, least=least, most=most, optional=NoneType in info.types)
-    listed = info.several is not None or any(get_origin(t) is tuple for t in info.types)
-    return of_kind(kind="text") if listed or info.name in _SAFE_TEXTS else None
+def _field(name: str, help: str, default: str, choices: list[str], required: bool = False) -> dict[str, Any]:
+    return {"name": name, "help": help, "default": default, "choices": choices, "required": required}
 
 
 def _choices(info: Setting, default: str) -> list[str]:
-    """The values of a setting that has a fixed list of values. A default that is not in the list comes first."""
+    """The values of a setting that has a fixed list of values; otherwise none. A default that is not in the list comes first."""
+    found: Sequence[str] = (
+        ["true", "false"] if bool in info.types else [str(choice) for choice in info.choices]
+    )
     if info.plugin is not None:
-        found: Sequence[str] = _plugin_names(info.plugin)
-    else:
-        found = ["true", "false"] if bool in info.types else [str(choice) for choice in info.choices]
+        found = _plugin_names(info.plugin)
+    if not found:
+        return []
     found = [*found, *(["none"] if NoneType in info.types and "none" not in found else [])]
     return list(found) if default in found else [default, *found]
 
@@ -270,14 +258,6 @@ def _plugin_names(kind: type[Plugin]) -> list[str]:
     return [
         name for name in simple if all(info.default is not MISSING for info in settings_of(METHODS[name]))
     ]
-
-
-def _limits(kind: type[Plugin], info: Setting) -> tuple[float | None, float | None]:
-    """The smallest and largest value that both the setting and the server allow."""
-    lowest, highest = _bounds(kind, info)
-    own = [x for x in (info.least, info.above, lowest) if x is not None and math.isfinite(x)]
-    caps = [x for x in (info.most, highest) if x is not None and math.isfinite(x)]
-    return max(own, default=None), min(caps, default=None)
 
 
 # ---- what visitors may not ask for ----------------------------------------------------------------------------------

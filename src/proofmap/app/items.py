@@ -37,12 +37,10 @@ LIMITS = {
     "table_bytes": 5_000_000,
     "rows": 20_000,
     "characters": 20_000,
-    "typed_labels": 16,
     "labels": 8,
     "methods": 3,
 }
-"""What visitors may send, which the page shows: the size of a picture, of a table or file of series, and of a text; labels that they type for
-a zero-shot net; labels and methods of one job."""
+"""What visitors may send, which the page shows: the size of a picture, of a table or file of series, and of a text; labels and methods of one job."""
 ACCEPTED = f"JPEG, PNG or WebP, up to {LIMITS['upload_bytes'] // 1_000_000} MB."
 """The formats and size that an uploaded photo may have, in words for visitors."""
 MOST_PHOTOS, MOST_BYTES = 64, 256_000_000
@@ -221,9 +219,6 @@ class Listing:
 class Items:
     """The photos, rows, series and texts of a server, and the files they come from. ``data`` is the dataset named on the command line."""
 
-    look: Callable[[Item, Image.Image], None] | None = None
-    """A callback for every new photo and its decoded picture, so that the photo need not be decoded again."""
-
     def __init__(self, data: Dataset | None = None, arguments: Sequence[str] = ()) -> None:
         self.own = None if data is None else Listing(DATA, data.title, data, tuple(arguments))
         self._tables: Kept[str, Listing] = Kept(
@@ -258,13 +253,9 @@ class Items:
 
     def _add_picture(self, content: bytes, name: str) -> Item:
         with _decoding:
-            picture = decoded(content, name)
-            digest = hashlib.blake2b(content, digest_size=16).hexdigest()
-            made = Item(digest, name, content, (name,), size=picture.size)
-            if self.look is not None:
-                self.look(made, picture)
-            del picture
-        return self._items.add(made.id, made)
+            size = decoded(content, name).size
+        digest = hashlib.blake2b(content, digest_size=16).hexdigest()
+        return self._items.add(digest, Item(digest, name, content, (name,), size=size))
 
     def add_text(self, text: str) -> Item:
         """Keep a typed text as an item."""

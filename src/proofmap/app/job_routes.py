@@ -82,11 +82,6 @@ def add_job_routes(router: APIRouter, server: Server) -> None:
         )
         return {"job": jobs.add(MapJob(asked, photo, methods, fill, command)).id}
 
-    @router.get("/api/jobs")
-    async def all_jobs() -> dict[str, Any]:
-        """All jobs that are kept, newest first."""
-        return {"jobs": jobs.summaries()}
-
     @router.get("/api/jobs/{job}")
     async def one_job(job: _JobId, after: Annotated[int, Query(ge=0, le=2**53)] = 0) -> dict[str, Any]:
         """A job, and its events with a number above ``after``; of unfinished maps and progress only the newest."""

@@ -281,12 +281,6 @@ class JobQueue:
             "request": job.asked.model_dump(),
         }
 
-    def summaries(self) -> list[dict[str, Any]]:
-        """A summary of every job, newest first."""
-        with self._lock:
-            jobs = list(self._all.values())
-        return [self.summary(job) for job in reversed(jobs)]
-
     def _work(self, job: MapJob) -> None:
         """Run a job, in the worker's thread."""
         with self._lock:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from PIL import Image
 from torch import Tensor
 
 from proofmap.app.items import Item, Kept, NotFound
@@ -41,10 +38,6 @@ MOST_NETS = 2
 MOST_FOUND = 20
 _SEEN, _FILLS = 32, 8
 """Largest numbers of kept results: prepared photos (and probabilities of photos), and fills of photos."""
-MOST_LABELLINGS = 16
-"""Largest number of kept lists of labels that visitors typed for zero-shot nets."""
-_FIRST_LABELS = ("sport", "politics", "science", "business")
-"""Default labels of a zero-shot net, until visitors type others."""
 _GRADIENT_BATCH = 24
 """Batch size of passes with gradient on a CPU: enough to learn the masks of all labels of a job together."""
 
@@ -69,8 +62,6 @@ class Offer:
     """The options of a command line that name this net."""
     named: bool = True
     """Whether the command line of the server names this net. Other offered nets are installed nets that take photos."""
-    with_labels: Callable[[Sequence[str]], Offer] | None = None
-    """For a zero-shot net, a function that makes the offer of the same net with other labels; otherwise None."""
 
 
 @dataclass(frozen=True)
@@ -98,9 +89,6 @@ def offers(
             else without_folders(title)
         )
         options = ("--model", spec, *(() if file is None else ("--weights", str(file))))
-        if parsed.asks_labels:
-            found.append(_zero_shot(parsed, shown, device))
-            continue
         load = partial(open_net, Study(model=spec, weights=file), None, device, data)
         found.append(Offer(shown, "named on the command line", load, options))
     for info in installed_models():
@@ -110,22 +98,6 @@ def offers(
     found.sort(key=lambda offer: bool(not models and offer.name != DEFAULT_MODEL))
     names = distinct_names([offer.name for offer in found])
     return [replace(offer, name=name) for name, offer in zip(names, found, strict=True)]
-
-
-def _zero_shot(spec: ModelSpec, shown: str, device: str, labels: Sequence[str] | None = None) -> Offer:
-    """The offer of a model that takes any labels. If ``labels`` is None, the labels of the spec or default labels are used."""
-    bare = shown.partition("?")[0]
-    if labels is None:
-        labels = spec.labels() if "labels" in spec.options else _FIRST_LABELS
-    kept = [f"{key}={value}" for key, value in spec.options.items() if key != "labels"]
-    text = f"{spec.text.partition('?')[0]}?{'&'.join([*kept, 'labels=' + ','.join(labels)])}"
-    return Offer(
-        f"{bare}: {', '.join(labels)}",
-        "named on the command line; it takes any labels",
-        partial(load_classifier, text, device=device),
-        ("--model", text),
-        with_labels=partial(_zero_shot, spec, bare, device),
-    )
 
 
 class Nets:
@@ -140,7 +112,6 @@ class Nets:
         self.offered = {offer.name: offer for offer in offered}
         self.singular: str | None = None
         """The word for an input of the nets: photo, row, series or text; None before the first net is loaded. All nets take the same kind."""
-        self._labelled: OrderedDict[str, None] = OrderedDict()
         self.data = data
         self._others: dict[str, Distractors | None] = {}
         self._facts: dict[str, Facts] = {}
@@ -148,7 +119,6 @@ class Nets:
         self._seen: Kept[tuple[str, str], Tensor] = Kept(lambda kept: len(kept) > _SEEN)
         self._fills: Kept[tuple[str, str, Fill], tuple[Fill, Session]] = Kept(lambda kept: len(kept) > _FILLS)
         self._beliefs: Kept[tuple[str, str], Tensor] = Kept(lambda kept: len(kept) > _SEEN)
-        self._lock = threading.Lock()
 
     @property
     def first(self) -> str:
@@ -172,30 +142,13 @@ class Nets:
             self.offered = {name: offer for name, offer in self.offered.items() if offer.named}
         return found
 
-    def relabel(self, name: str, labels: Sequence[str]) -> str:
-        """Offer a zero-shot net with other labels, and return the name of this new net. It is loaded when it is first used."""
-        make = self.offer(name).with_labels
-        if make is None:
-            raise InputError(f"{name} has its own labels; only zero-shot models take others")
-        made = make(labels)
-        with self._lock:
-            if made.name not in self.offered:
-                self.offered = {**self.offered, made.name: made}
-                self._labelled[made.name] = None
-            if made.name in self._labelled:
-                self._labelled.move_to_end(made.name)
-            while len(self._labelled) > MOST_LABELLINGS:
-                gone, _ = self._labelled.popitem(last=False)
-                self.offered = {key: offer for key, offer in self.offered.items() if key != gone}
-        return made.name
-
     def offer(self, name: str) -> Offer:
         if name not in self.offered:
             raise NotFound(f"no net here has that name; there are {', '.join(self.offered)}")
         return self.offered[name]
 
     def about(self) -> list[dict[str, Any]]:
-        """Every net: its number of labels and its size (None until it is loaded), and whether it is ready and takes any labels."""
+        """Every net: its number of labels and its size (None until it is loaded), and whether it is ready."""
         found = []
         for name, offer in self.offered.items():
             facts = self._facts.get(name)
@@ -207,7 +160,6 @@ class Nets:
                     "size": None if pictures is None else list(pictures.size),
                     "about": offer.about,
                     "ready": name in self._kept,
-                    "any_labels": offer.with_labels is not None,
                 }
             )
         return found
@@ -295,24 +247,16 @@ class Nets:
 
         The net must have been loaded before.
         """
-        known = self.seen_before(photo, name)
-        if known is not None:
-            return known
-        with photo.opened() as picture:
-            return self._keep_seen(photo, picture, name)
+
+        def prepared() -> Tensor:
+            with photo.opened() as picture:
+                return self._facts[name].inputs.prepare(picture)[None]
+
+        return self._seen.get_or_make((photo.id, name), prepared)
 
     def seen_before(self, photo: Item, name: str) -> Tensor | None:
         """The photo as the net sees it, from the cache; None if the photo would have to be decoded."""
         return self._seen.get((photo.id, name))
-
-    def look(self, photo: Item, picture: Image.Image) -> None:
-        """Prepare a new photo for the first net while its decoded picture is in memory. Errors are raised when the photo is first used."""
-        if self.first in self._facts:
-            with suppress(InputError):
-                self._keep_seen(photo, picture, self.first)
-
-    def _keep_seen(self, photo: Item, picture: object, name: str) -> Tensor:
-        return self._seen.add((photo.id, name), self._facts[name].inputs.prepare(picture)[None])
 
     def judging_fill(self, fill: Fill, photo: Item, name: str) -> Fill:
         """The fill with the pool of random images that ``proofmap explain`` would use to judge maps of this photo."""
@@ -333,23 +277,17 @@ class Nets:
     def search(self, facts: Facts, text: str) -> list[int]:
         """Labels whose name contains the text or whose index equals it. If there are none, labels with similar names.
 
-        Exact matches come first, then names that begin with the text, then names with a word that begins with the text.
+        Exact matches come first, then names that begin with the text.
         """
         wanted = canonical_name(text)
         if not wanted:
             return list(facts.label_set[:MOST_FOUND])
-        found: list[tuple[int, int]] = []
-        for label in facts.label_set:
-            name = canonical_name(facts.names[label])
-            if wanted == str(label):
-                found.append((0, label))
-            elif wanted in name:
-                ranks = (name == wanted, name.startswith(wanted), f" {wanted}" in name, True)
-                found.append((ranks.index(True), label))
+        names = {label: canonical_name(facts.names[label]) for label in facts.label_set}
+        found = [label for label, name in names.items() if wanted == str(label) or wanted in name]
         if not found:
-            similar = close_names(wanted, [canonical_name(facts.names[label]) for label in facts.label_set])
-            return [facts.label_set[place] for place in similar]
-        return [label for _, label in sorted(found)[:MOST_FOUND]]
+            return [facts.label_set[place] for place in close_names(wanted, [*names.values()])]
+        found.sort(key=lambda a: (names[a] != wanted, not names[a].startswith(wanted)))
+        return found[:MOST_FOUND]
 
 
 def top_labels(f: Tensor, label_set: Sequence[int], number: int) -> list[int]:

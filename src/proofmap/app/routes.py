@@ -36,8 +36,6 @@ _MOST_LISTED = 100
 """Largest number of rows in one list."""
 _LONGEST_REQUEST = 100_000
 """Largest number of characters in a request for a text. The limit for a text to explain is lower, so that its own error message is sent."""
-_PREVIEW = 120
-"""Width in pixel columns of the small line drawing of a series in a list."""
 _MOST_VALUES = 1000
 """Largest number of positions for which an answer lists values."""
 _FIRST = 3
@@ -70,15 +68,6 @@ class ChosenAsked(StrictRequest):
 
     data: DataId
     index: int = Field(ge=0, le=2**31 - 1)
-
-
-class NetAsked(StrictRequest):
-    """Labels for a net that takes any."""
-
-    net: Name
-    labels: list[Annotated[str, Field(min_length=1, max_length=80, pattern=r"^[^,&?]*$")]] = Field(
-        min_length=2, max_length=LIMITS["typed_labels"]
-    )
 
 
 def routes_of(server: Server) -> APIRouter:
@@ -280,8 +269,7 @@ def _png(pixels: np.ndarray) -> Response:
 
 
 def _add_items(router: APIRouter, server: Server) -> None:
-    """Add the routes for rows, series and texts: lists to choose from, uploaded files, typed texts, their positions, and labels of zero-shot
-    nets."""
+    """Add the routes for rows, series and texts: lists to choose from, uploaded files, typed texts, and their positions."""
     items, nets = server.items, server.nets
 
     @router.post("/api/data")
@@ -314,7 +302,6 @@ def _add_items(router: APIRouter, server: Server) -> None:
                     "name": one_line(str(listing.data.names[i])),
                     "cells": listing.cells(i),
                     "truth": listing.truth(i),
-                    "drawing": _preview(listing, i),
                 }
                 for i in found[first : first + number]
             ],
@@ -356,16 +343,6 @@ def _add_items(router: APIRouter, server: Server) -> None:
 
         return await run_in_threadpool(listed)
 
-    @router.post("/api/nets")
-    async def relabel(asked: NetAsked) -> _Answer:
-        """Make the same zero-shot net with other labels. It is loaded when it is first used."""
-        labels = [one_line(label).strip() for label in asked.labels]
-        if len({label.casefold() for label in labels}) < len(labels) or not all(labels):
-            raise InputError("give every label once, and none that is empty")
-        made = nets.relabel(asked.net, labels)
-        await server.facts(made)  # labels that the net cannot tell apart are refused here
-        return {"net": made}
-
 
 def _about_data(listing: Listing) -> _Answer:
     return {
@@ -380,19 +357,8 @@ def _about_item(item: Item) -> _Answer:
     return {"photo": item.id, "name": item.name, "truth": item.truth}
 
 
-def _preview(listing: Listing, index: int) -> _Answer | None:
-    """The small line drawing of a series for a list, scaled by the mean and standard deviation of this series; None for other data."""
-    if listing.data.kind != Series.kind:
-        return None
-    x = torch.from_numpy(listing.data.read(index))
-    inputs = Series(
-        length=x.shape[1], mean=tuple(x.mean(dim=1).tolist()), std=tuple((x.std(dim=1) + 1e-12).tolist())
-    )
-    return _drawing(x, inputs, min(_PREVIEW, x.shape[1]))
-
-
-def _drawing(x: Tensor, inputs: Series, *width: int) -> _Answer:
+def _drawing(x: Tensor, inputs: Series) -> _Answer:
     """A series to draw: the first position that each column shows, and for each channel its least and largest height there, from 0 (bottom) to
     1 (top)."""
-    found = drawn_series(x, inputs, *width)
+    found = drawn_series(x, inputs)
     return {**found, "lines": [{**line, "name": one_line(line["name"])} for line in found["lines"]]}

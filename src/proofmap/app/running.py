@@ -6,7 +6,7 @@ import base64
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -77,19 +77,8 @@ def _joined(found: list[Evaluation]) -> Evaluation:
     return dataclasses.replace(found[0], results=renamed)
 
 
-class RateLimit:
-    """Allows at most one event per ``every`` seconds for each key. :meth:`due` says whether an event is allowed now."""
-
-    def __init__(self, every: float = 0.2, clock: Callable[[], float] = time.monotonic) -> None:
-        self.every, self.clock = every, clock
-        self._last: dict[object, float] = {}
-
-    def due(self, thing: object) -> bool:
-        now = self.clock()
-        if now - self._last.get(thing, float("-inf")) < self.every:
-            return False
-        self._last[thing] = now
-        return True
+EVERY = 0.2
+"""Least number of seconds between two events of the same kind and label."""
 
 
 class _Watcher(Progress):
@@ -97,7 +86,16 @@ class _Watcher(Progress):
     job if it was cancelled."""
 
     def __init__(self, job: MapJob, number: int, worker: NetWorker) -> None:
-        self.job, self.number, self.worker, self.paced = job, number, worker, RateLimit()
+        self.job, self.number, self.worker = job, number, worker
+        self._last: dict[object, float] = {}
+
+    def _is_due(self, thing: object) -> bool:
+        """Whether enough time has passed since the last event about this thing; if so, this time counts as the last."""
+        now = time.monotonic()
+        due = now - self._last.get(thing, -math.inf) >= EVERY
+        if due:
+            self._last[thing] = now
+        return due
 
     def step(self) -> None:
         self.worker.between()
@@ -110,7 +108,7 @@ class _Watcher(Progress):
         def advanced(more: int) -> None:
             nonlocal done
             done += more
-            if self.paced.due("progress") or done >= passes:
+            if self._is_due("progress") or done >= passes:
                 rate = done / max(time.monotonic() - began, 1e-6)
                 self.job.add(
                     "progress",
@@ -129,7 +127,7 @@ class _Watcher(Progress):
 
     def show(self, image: int, label: int, snapshot: Snapshot) -> None:
         """Add an event with a mask that is being learned."""
-        if not (self.paced.due(label) or snapshot.step == snapshot.steps):
+        if not (self._is_due(label) or snapshot.step == snapshot.steps):
             return
         height, width = snapshot.mask.shape if snapshot.mask.ndim > 1 else (1, len(snapshot.mask))
         self.job.add(

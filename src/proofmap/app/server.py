@@ -38,7 +38,6 @@ class Server:
     def __post_init__(self) -> None:
         if not self.nets.of_photos:
             self.choices.suit(self.nets.classifier(self.nets.first))
-        self.items.look = self.nets.look
         self.jobs = JobQueue(self.worker, partial(run_job, self.nets, self.worker))
         self._decoders, self._undecoded = CapacityLimiter(DECODERS), 0
 

@@ -26,7 +26,7 @@ def _list(target: str | None, data: Path) -> None:
     rows = [
         [
             task.name,
-            _state(task, data),
+            "something is missing" if task.missing(data) else "ready",
             str(task.settings["images"]["number"]),
             ", ".join(task.learned),
             ", ".join(task.unseen),
@@ -44,13 +44,6 @@ def _list(target: str | None, data: Path) -> None:
             print_result(
                 f"data: {task.source}\ndigest of the images: {task.data_digest}\ndigest of the task: {task.digest}"
             )
-
-
-def _state(task: Task, data: Path) -> str:
-    missing = task.missing(data)
-    if not missing:
-        return "ready"
-    return "data missing" if any(need.path for need in missing) else "package missing"
 
 
 def _table(target: str | None, folder: Path, out: Path | None) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 from rich.console import Console
@@ -104,7 +104,13 @@ def explain(
     labels: Annotated[str, options.LABELS] = "top5",
     method: Annotated[str | None, options.METHODS] = None,
     label_set: Annotated[str | None, options.LABEL_SET] = None,
-    renormalise: Annotated[bool | None, options.RENORMALISE] = None,
+    renormalise: Annotated[
+        bool | None,
+        typer.Option(
+            help="Take the softmax over the label set, or over all outputs.",
+            show_default="over the label set",
+        ),
+    ] = None,
     thresholds: Annotated[str, options.THRESHOLDS] = "paper",
     curve: Annotated[str, options.CURVE] = "paper",
     fill: Annotated[
@@ -114,7 +120,14 @@ def explain(
             show_default="as the curve says",
         ),
     ] = None,
-    fit: Annotated[Fit | None, options.FIT] = None,
+    fit: Annotated[
+        Fit | None,
+        options.choice_option(
+            get_args(Fit),
+            "How a photo is fitted to the net's input if their proportions differ",
+            show_default="as the net says",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         options.path_option(

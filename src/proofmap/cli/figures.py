@@ -69,39 +69,24 @@ def figures(
     wanted = _wanted(names, found)
     if any(FIGURES[name].needs == "images" for name in wanted):
         found |= _images(data, number, model, weights, device, seed)
-    settings: dict[str, Any] = {"seed": seed, "progress": progress_for(stderr, quiet)}
+    made = None if method is None else pm.make_method(method)
+    kinds = options.names_after("--formats", formats) or ()
+    given = {"labels": labels, "rows": number, "method": made, "methods": None if made is None else [made]}
+    given |= {"seed": seed, "progress": progress_for(stderr, quiet)}
     written: list[Path] = []
     for name in wanted:
-        own = FIGURES[name].needs == "images"
-        chosen = settings | _choices(name, labels, method) if own else _rows(name, number)
-        written += draw_figure(
-            name, out=out, formats=options.names_after("--formats", formats) or (), **found, **chosen
-        )
+        written += draw_figure(name, out=out, formats=kinds, **found, **_settings(name, **given))
     print_written(written)
 
 
-def _rows(name: str, number: int | None) -> dict[str, Any]:
-    """The argument of a figure's function for the number of images in a grid that is drawn from a run, given by ``--number``."""
+def _settings(name: str, **given: Any) -> dict[str, Any]:
+    """Those of the settings that were given and that the figure's function takes. Raises if it needs labels and none were given."""
     takes = inspect.signature(FIGURES[name].make).parameters
-    return {"rows": number} if number is not None and "rows" in takes else {}
-
-
-def _choices(name: str, labels: str | None, method: str | None) -> dict[str, Any]:
-    """The arguments of the figure's function for the chosen labels and method."""
-    takes = inspect.signature(FIGURES[name].make).parameters
-    chosen: dict[str, Any] = {}
-    if labels is not None:
-        if "labels" not in takes:
-            raise InputError(f"the figure {name} chooses its labels itself; leave out --labels")
-        chosen["labels"] = labels
-    elif "labels" in takes and takes["labels"].default is inspect.Parameter.empty:
+    if given["labels"] is None and "labels" in takes and takes["labels"].default is inspect.Parameter.empty:
         raise InputError(f"the figure {name} needs --labels: the labels to find, by name or index")
-    if method is not None:
-        made = pm.make_method(method)
-        if "method" in takes and not isinstance(made, pm.LearnedMask):
-            raise InputError(f"the figure {name} is about learned masks; --method must be learned-mask:...")
-        chosen |= {"method": made} if "method" in takes else {"methods": [made]}
-    return chosen
+    if "method" in takes and not isinstance(given["method"], pm.LearnedMask | None):
+        raise InputError(f"the figure {name} is about learned masks; --method must be learned-mask:...")
+    return {key: value for key, value in given.items() if key in takes and value is not None}
 
 
 def _wanted(names: str | None, found: dict[str, Any]) -> list[str]:

@@ -6,13 +6,12 @@ import shlex
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import typer
 
 from proofmap.core.deferred import torch
 from proofmap.core.errors import InputError
-from proofmap.core.inputs.pictures import Fit
 from proofmap.core.text import did_you_mean
 
 FAILED = 3
@@ -87,11 +86,6 @@ TEXT_COLUMN = typer.Option(
 )
 MODEL = typer.Option(help="A net; see [bold]proofmap list models[/], or write file.py:function.")
 WEIGHTS = path_option("Weights file (.safetensors or a torch checkpoint).")
-FIT = choice_option(
-    get_args(Fit),
-    "How a photo is fitted to the net's input if their proportions differ",
-    show_default="as the net says",
-)
 
 
 def _method_names(incomplete: str) -> list[str]:
@@ -110,9 +104,6 @@ LABELS = typer.Option(
 )
 LABEL_SET = typer.Option(
     help="Labels that count, separated by commas; all others are ignored.", show_default="all"
-)
-RENORMALISE = typer.Option(
-    help="Take the softmax over the label set, or over all outputs.", show_default="over the label set"
 )
 DEVICE = typer.Option(help="cpu, cuda, cuda:1, ...", show_default="a GPU if there is one")
 BATCH_SIZE = typer.Option(

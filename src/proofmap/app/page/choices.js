@@ -30,12 +30,6 @@ export class Choices {
     return byId("net").value;
   }
 
-  /** Choose a net that may be new. */
-  chooseNet(name) {
-    choose(byId("net"), name);
-    this.changed();
-  }
-
   get fill() {
     return byId("fill").value;
   }

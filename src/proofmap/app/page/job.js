@@ -1,8 +1,6 @@
 // A job on the server, followed with a cursor: short requests, less often while the tab is hidden.
 
 import { get, post, Refused, remove, Silent } from "./api.js";
-import { byId, make } from "./shared.js";
-import { counted } from "./sentences.js";
 
 const SOON = 300; // milliseconds
 const LATER = 2000;
@@ -66,33 +64,3 @@ export const startJob = (request) => post("api/jobs", request);
 export const cancelJob = (job) => remove(`api/jobs/${job}`);
 /** The same, unless someone else asked for the job, too. */
 export const leaveJob = (job) => remove(`api/jobs/${job}?leave=true`);
-
-/** The waiting and running jobs of the server, of all tabs, each with a button that cancels it. */
-export class Queue {
-  constructor(cancelled) {
-    this.cancelled = cancelled;
-    byId("queue").addEventListener("toggle", () => this.refresh());
-  }
-
-  async refresh(own = this.own) {
-    this.own = own;
-    const { jobs } = await get("api/jobs").catch(() => ({ jobs: [] }));
-    const open = jobs.filter(({ state }) => !OVER.has(state));
-    byId("queue").hidden = !open.some(({ job }) => job !== own);
-    byId("queue-words").textContent = `Queue: ${counted(open.length, "job")}`;
-    const focused = document.activeElement?.dataset?.job;
-    byId("queue-list").replaceChildren(...open.reverse().map((job) => {
-      const where = job.state === "running" ? "running" : `place ${job.place}`;
-      const what = `${job.photo_name}, ${job.request.methods.join(", ")}, ${counted(job.request.labels.length, "label")}`;
-      const words = `${where}: ${what}${job.job === own ? " (this tab)" : ""}`;
-      const button = make("button", { type: "button", class: "quiet", "data-job": job.job, "aria-label": `Cancel ${words}` }, "Cancel");
-      button.addEventListener("click", async () => {
-        await cancelJob(job.job).catch(() => null);
-        this.cancelled(job.job);
-        this.refresh();
-      });
-      return make("li", {}, make("span", {}, words), button);
-    }));
-    if (focused) byId("queue-list").querySelector(`[data-job="${focused}"]`)?.focus();
-  }
-}

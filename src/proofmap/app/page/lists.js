@@ -171,42 +171,23 @@ class List {
     byId("list-words").textContent = found ? `${this.first + 1} to ${last} of ${found.toLocaleString("en")}` : `No ${ITEM} has such a name.`;
     byId("before").disabled = !this.first;
     byId("after").disabled = last >= found;
-    const lines = items.some(({ drawing }) => drawing);
-    const head = make("tr", {}, make("th", { scope: "col" }, ITEM), ...(lines ? [make("th", { scope: "col" }, "line")] : []), ...columns.map((column) => make("th", { scope: "col" }, column)),
+    const head = make("tr", {}, make("th", { scope: "col" }, ITEM), ...columns.map((column) => make("th", { scope: "col" }, column)),
       ...(truths ? [make("th", { scope: "col" }, "true label")] : []));
     byId("list").replaceChildren(make("table", {}, make("thead", {}, head), make("tbody", {}, ...items.map((item) => {
       const button = make("button", { type: "button", class: "pick" }, item.name);
-      const drawn = item.drawing && new SeriesLine(item.drawing, item.drawing.columns.length, `The line of ${item.name}`).node;
-      const line = make("tr", {}, make("th", { scope: "row" }, button), ...(drawn ? [make("td", { class: "preview" }, drawn)] : []),
-        ...item.cells.map((cell) => make("td", { dir: "auto" }, cell)), ...(truths ? [make("td", {}, item.truth)] : []));
+      const line = make("tr", {}, make("th", { scope: "row" }, button), ...item.cells.map((cell) => make("td", { dir: "auto" }, cell)), ...(truths ? [make("td", {}, item.truth)] : []));
       line.addEventListener("click", () => this.took({ listing: this.data.data, index: item.index }));
       return line;
     }))));
   }
 }
 
-/** The labels in the name of a zero-shot net: "minilm-zero-shot: sport, politics". */
-const labelsIn = (net) => net.slice(net.indexOf(": ") + 2).split(",").map((label) => label.trim()).filter(Boolean);
-
-/** Set up the field of texts and, for nets that take any labels, that of labels. */
-function setUpText(about, took, refused, choices) {
-  const [field, typed] = [byId("text"), byId("typed")];
-  const isOpen = () => about.nets.find(({ name }) => name === choices.net)?.any_labels ?? choices.net.includes(": ");
-  const follow = () => {
-    byId("typed-part").hidden = !isOpen();
-    if (isOpen()) typed.value = labelsIn(choices.net).join(", ");
-  };
-  field.maxLength = about.limits.characters;
-  byId("net").addEventListener("change", follow);
-  follow();
-  const read = async () => {
-    const labels = typed.value.split(",").map((label) => label.trim()).filter(Boolean);
-    if (isOpen() && labels.join() !== labelsIn(choices.net).join()) choices.chooseNet((await post("api/nets", { net: choices.net, labels })).net);
-    took({ text: field.value });
-  };
+/** Set up the field of texts. */
+function setUpText(about, took) {
+  byId("text").maxLength = about.limits.characters;
   byId("drop").addEventListener("submit", (event) => {
     event.preventDefault();
-    read().catch((problem) => refused(asSentence(problem.message)));
+    took({ text: byId("text").value });
   });
 }
 
@@ -235,7 +216,7 @@ function setUpFiles(about, list, refused, choices) {
 /** Set up all ways to choose a row, a series or a text. */
 function setUp(about, took, refused, choices) {
   const list = new List(about, took, refused);
-  if (ITEM === "text") setUpText(about, took, refused, choices);
+  if (ITEM === "text") setUpText(about, took);
   else setUpFiles(about, list, refused, choices);
 }
 

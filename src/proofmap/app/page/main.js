@@ -3,7 +3,7 @@
 import { get, Silent } from "./api.js";
 import { Choices } from "./choices.js";
 import { Duel } from "./duel.js";
-import { cancelJob, Follower, leaveJob, Queue, startJob } from "./job.js";
+import { cancelJob, Follower, leaveJob, startJob } from "./job.js";
 import { Labels } from "./labels.js";
 import { inAddress, linkTo, maskFrom, putInAddress, recall, remember } from "./memory.js";
 import { listKind } from "./lists.js";
@@ -42,7 +42,6 @@ class Page {
     };
     this.proofs = new Proofs(KIND.Cell, KIND.each);
     this.duel = new Duel((problem) => this.complain(problem), KIND.Board, KIND.part);
-    this.queue = new Queue(() => this.follower.wake());
     this.follower = new Follower({
       answered: (answer) => this.hear(answer),
       lost: (problem) => this.offerAgain(problem),
@@ -332,10 +331,6 @@ class Page {
     if (!open || events.some(({ kind }) => kind === "scored")) this.startDuel();
     if (state === "done") this.offerFiles(answer);
     else if (!open) this.proofs.giveUp();
-    if (!open || (!document.hidden && !(Date.now() - this.queued < 1500))) {
-      this.queued = Date.now();
-      await this.queue.refresh(this.job);
-    }
   }
 
   offerFiles({ job, command }) {

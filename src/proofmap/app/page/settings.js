@@ -45,19 +45,15 @@ export class SettingsForm {
   }
 
   field(setting, which, changed) {
-    const { name, help, default: usual, least, most, optional } = setting;
+    const { name, help, default: usual, choices } = setting;
     const id = `${which}-${name}`.toLowerCase().replaceAll(/\W+/g, "-");
-    const input = setting.kind === "choice"
-      ? make("select", { id }, ...setting.choices.map((value) => make("option", { value }, value || "none")))
-      : make("input", {
-        id, type: setting.kind === "text" || optional ? "text" : "number", step: setting.kind === "whole" ? 1 : "any",
-        min: least, max: most, placeholder: usual, autocomplete: "off", spellcheck: "false",
-      });
-    const given = this.values[name] ?? (setting.kind === "choice" ? usual : "");
-    if (setting.kind === "choice" && ![...input.options].some(({ value }) => value === given)) input.append(make("option", { value: given }, given));
+    const input = choices.length
+      ? make("select", { id }, ...choices.map((value) => make("option", { value }, value || "none")))
+      : make("input", { id, placeholder: usual, autocomplete: "off", spellcheck: "false" });
+    const given = this.values[name] ?? (choices.length ? usual : "");
+    if (choices.length && ![...input.options].some(({ value }) => value === given)) input.append(make("option", { value: given }, given));
     input.value = given;
-    const range = [least === null ? "" : `from ${least}`, most === null ? "" : `up to ${most.toLocaleString("en")}`].filter(Boolean).join(" ");
-    const words = make("span", { class: "soft", id: `${id}-help` }, `${help}. ${usual === "" ? "" : `Default ${usual}`}${range ? `, ${range}` : ""}`);
+    const words = make("span", { class: "soft", id: `${id}-help` }, `${help}. ${usual === "" ? "" : `Default ${usual}`}`);
     input.setAttribute("aria-describedby", words.id);
     input.addEventListener("input", () => {
       const value = input.value.trim();
