@@ -541,7 +541,7 @@ def test_results_can_be_saved(finished: tuple[Any, Served]) -> None:
         with page.expect_download() as download:
             link.click()
         assert download.value.failure() is None
-    assert page.locator("#files a").count() == 4
+    assert page.locator("#files a").count() == 3
 
 
 @pytest.mark.slow
