@@ -71,7 +71,12 @@ def figures(
         found |= _images(data, number, model, weights, device, seed)
     made = None if method is None else pm.make_method(method)
     kinds = options.names_after("--formats", formats) or ()
-    given = {"labels": labels, "rows": number, "method": made, "methods": None if made is None else [made]}
+    given: dict[str, Any] = {
+        "labels": labels,
+        "rows": number,
+        "method": made,
+        "methods": None if made is None else [made],
+    }
     given |= {"seed": seed, "progress": progress_for(stderr, quiet)}
     written: list[Path] = []
     for name in wanted:
