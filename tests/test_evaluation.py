@@ -266,13 +266,9 @@ def test_what_is_saved_can_be_read_back(found: Evaluation, tmp_path: Path) -> No
             score.high,
         )
         assert (row["n"], row["better"]) == ("4", "lower" if score.name == "deletion" else "higher")
-        assert (row["fill"], row["ties"], row["labels"], row["renormalise"]) == (
-            "gray",
-            "index",
-            "top3",
-            "False",
-        )
-        assert row["e1"] == ("0.01" if "e1" in score.settings else "")
+        carried = json.loads(row["settings"])
+        assert (carried["fill"], carried["ties"], carried["labels"]) == ("gray", "index", "top3")
+        assert not carried["renormalise"] and carried.get("e1") == score.settings.get("e1")
 
     with open(tmp_path / "run" / "deep" / "pairs.csv", newline="") as file:
         pairs = list(csv.DictReader(file))

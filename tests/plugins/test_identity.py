@@ -74,6 +74,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "a list that contains itself": (looped(1), looped(2)),
     "a dictionary": ({"a": 1}, {"a": 2}),
     "a key": ({"a": 1}, {"b": 1}),
+    "a set": ({"a", "b"}, {"a", "c"}),
     "a path": (PurePosixPath("a"), PurePosixPath("b")),
     "a type of torch": (torch.float32, torch.float64),
     "a dataclass": (Config([1]), Config([2])),

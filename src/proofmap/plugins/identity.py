@@ -76,6 +76,8 @@ def _pieces(value: Any, *around: object) -> Iterator[str | bytes]:
     if isinstance(value, (list, tuple)):
         yield f"list {len(value)}"
         yield from inside(*value)
+    elif isinstance(value, (set, frozenset)):
+        yield f"set {sorted(map(identity, value))}"
     elif isinstance(value, Mapping):
         yield f"dict {len(value)}"
         yield from inside(*value, *value.values())
@@ -98,6 +100,8 @@ def _pieces(value: Any, *around: object) -> Iterator[str | bytes]:
     elif isinstance(value, (types.MethodType, types.BuiltinFunctionType)):
         yield f"{value.__qualname__} of {value.__module__}"
         yield from inside(value.__self__)
+    elif isinstance(value, types.ModuleType):  # also that of a built-in function
+        yield _named(value, value.__name__)
     elif callable(getattr(value, "fingerprint", None)):  # a classifier
         yield value.fingerprint()
     elif (is_dataclass(value) or callable(value)) and hasattr(value, "__dict__"):
@@ -139,9 +143,11 @@ def _pieces_of_net(net: nn.Module, inside: Any) -> Iterator[str | bytes]:
 
 
 def _named(thing: Any, module: str) -> str:
-    """The name of a class or function, with what identifies its source; its name in this process if it has none."""
+    """The name of a class, function or module, with what identifies its source; its name in this process if it has none."""
     source = source_of(module)
-    return _here_only(thing) if source is None else f"{thing.__qualname__} {source}"
+    return (
+        _here_only(thing) if source is None else f"{getattr(thing, '__qualname__', thing.__name__)} {source}"
+    )
 
 
 def _here_only(thing: object) -> str:
