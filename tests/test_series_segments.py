@@ -14,8 +14,7 @@ from proofmap.core import streams
 from proofmap.core.inputs import Series
 from proofmap.fills import make_fill
 from proofmap.metrics import Judged, make_metric
-from proofmap.report.pictures import marked_line
-from proofmap.report.sheets import explained_sheet
+from proofmap.report.sheets import explained_sheet, marked_line
 from proofmap.results.proof_shape import shape_of
 from proofmap.session import Session
 from tests.sessions import bound

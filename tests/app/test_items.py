@@ -139,7 +139,7 @@ def test_beliefs_maps_and_chosen_columns_of_a_row_are_those_of_the_model(
     best = next(proof["f"] for proof in painted["machine"] if proof["label"] == 1)
     assert best == pytest.approx(along[1], abs=1e-5), "the first column of the map"
     assert "4 positions" in refused(client.post("/api/paint", json={**asked, "mask": "AAAA"}))
-    assert "rows have no sheet" in refused(client.get(f"/api/jobs/{job}/files/sheet.png"), 404)
+    assert "rows have no sheet" in refused(client.get(f"/api/jobs/{job}/files/sheet.png"))
     command = client.get(f"/api/jobs/{job}/files/command.txt").text
     assert command.startswith("proofmap explain customers.csv --rows row-1 --model toy.py:make")
 

@@ -35,10 +35,9 @@ from proofmap.core.inputs import Inputs
 from proofmap.core.text import counted
 from proofmap.fills import Fill
 from proofmap.methods import Method
-from proofmap.report.display import LISTS, maps_safetensors, sheet_png
+from proofmap.report.display import maps_safetensors, sheet_png
 from proofmap.report.html import write_report
 from proofmap.report.pictures import crop_words
-from proofmap.report.sheets import explained_sheet
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.sharing import shared, without_folders
 
@@ -231,10 +230,8 @@ def _made(job: MapJob, evaluation: Evaluation, file: str, inputs: Inputs) -> byt
         return _page(job, evaluation, inputs)
     if file == "maps.safetensors":
         return maps_safetensors(evaluation)
-    if inputs.shown_as in LISTS:
-        raise NotFound(f"{inputs.noun} have no sheet; page.html shows them")
     with job.photo.opened() as picture:
-        return sheet_png(explained_sheet(evaluation, 0, crop_words(picture, inputs)))
+        return sheet_png(evaluation, 0, crop_words(picture, inputs))
 
 
 def _page(job: MapJob, evaluation: Evaluation, inputs: Inputs) -> bytes:

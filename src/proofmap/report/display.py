@@ -16,7 +16,7 @@ import torch
 from PIL import Image, PngImagePlugin
 from safetensors.torch import save
 
-from proofmap.core.errors import MissingExtra
+from proofmap.core.errors import InputError, MissingExtra
 from proofmap.core.files import atomic_write, distinct_names, file_name, write_text, written_together
 from proofmap.core.inputs.pictures import OWN_SOFTWARE, SUFFIXES
 from proofmap.core.text import counted
@@ -40,7 +40,7 @@ from proofmap.results.sharing import shared
 from proofmap.results.tables import json_text, records_csv
 from proofmap.results.verdict import verdict
 
-LISTS = ("words", "columns")
+_LISTS = ("words", "columns")
 """How inputs are shown that are written as lists instead of being drawn."""
 MOST_PICTURES = 3
 """Largest number of pictures of one result in a notebook."""
@@ -175,9 +175,11 @@ def maps_safetensors(evaluation: Evaluation) -> bytes:
     return save(tensors, metadata={"images": json.dumps(list(evaluation.image_names))})
 
 
-def sheet_png(sheet: Image.Image) -> bytes:
-    """The content of a PNG file with the sheet. Its metadata name Proofmap."""
-    return picture_bytes(sheet, "PNG", optimize=True, pnginfo=_own_mark())
+def sheet_png(evaluation: Evaluation, index: int, crop: str = "") -> bytes:
+    """The content of a PNG file with the sheet of an image. Its metadata name Proofmap. Raises for texts and rows, which have no sheets."""
+    if evaluation.inputs.shown_as in _LISTS:
+        raise InputError(f"{evaluation.inputs.noun} have no sheet; page.html shows them")
+    return picture_bytes(explained_sheet(evaluation, index, crop), "PNG", optimize=True, pnginfo=_own_mark())
 
 
 def _save_sheets(
@@ -192,7 +194,7 @@ def _save_sheets(
     """
     shown = evaluation.results[0].name if len(evaluation.results) == 1 else "compared"
     indices = evaluation.pictured[:MOST_IMAGES]
-    if evaluation.inputs.shown_as in LISTS:
+    if evaluation.inputs.shown_as in _LISTS:
         write_text(
             out / "proofs.html",
             f'<!doctype html>\n<meta charset="utf-8">\n{lists_html(evaluation, indices)}\n',
@@ -204,7 +206,7 @@ def _save_sheets(
     paths = [out / f"{file_name(name, shown)}.png" for name in names]
     for i, path in zip(indices, paths, strict=True):
         with atomic_write(path) as part:
-            part.write_bytes(sheet_png(explained_sheet(evaluation, i, crops(i))))
+            part.write_bytes(sheet_png(evaluation, i, crops(i)))
     return paths
 
 
@@ -236,7 +238,7 @@ def proof_png(evaluation: Evaluation) -> bytes | None:
     """The sheet of the first image whose maps were kept, as the content of a PNG file; None if there is no such image, and for texts and
     rows, which are no pictures."""
     shown = evaluation.pictured
-    if not shown or evaluation.inputs.shown_as in LISTS:
+    if not shown or evaluation.inputs.shown_as in _LISTS:
         return None
     return picture_bytes(_shrunk(explained_sheet(evaluation, shown[0])), "PNG", optimize=True)
 
@@ -245,7 +247,7 @@ def _pictures_html(evaluation: Evaluation) -> str:
     """HTML with the sheets of the first images as inline pictures: always the first one, and more as long as they take at most ``MOST_BYTES`` in
     total. Texts and rows are written as lists."""
     shown = evaluation.pictured[:MOST_PICTURES]
-    if evaluation.inputs.shown_as in LISTS:
+    if evaluation.inputs.shown_as in _LISTS:
         return lists_html(evaluation, shown)
     parts: list[str] = []
     weight = 0

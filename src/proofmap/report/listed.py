@@ -13,7 +13,7 @@ from html import escape
 
 from proofmap.core.inputs import TextInputs
 from proofmap.core.text import counted, terminal_text
-from proofmap.report.pictures import STRENGTHS, Colour, displayed, word_shade
+from proofmap.report.pictures import STRENGTHS, displayed, word_shade
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.proof_shape import ProofShape, curve_of, percent, positions_in_order, shape_of
 from proofmap.results.records import MethodResult
@@ -55,11 +55,11 @@ class ListedProof:
         return tuple(sorted(range(len(self.order)), key=self.order.__getitem__))
 
     @property
-    def colour(self) -> Colour:
+    def colour(self) -> tuple[int, int, int]:
         """The colour of the verdict."""
         return STRENGTHS[self.shape.word] or (96, 96, 104)
 
-    def shade(self, position: int) -> Colour | None:
+    def shade(self, position: int) -> tuple[int, int, int] | None:
         """The background colour of the word at ``position``; None if the word has no background."""
         return word_shade(self.heat[position], signed=self.signed)
 
@@ -135,7 +135,7 @@ def _columns_html(evaluation: Evaluation, index: int, proof: ListedProof, ink: s
     return f"<table>{rows}</table>"
 
 
-def _word_html(word: str, shade: Colour | None, underline: str) -> str:
+def _word_html(word: str, shade: tuple[int, int, int] | None, underline: str) -> str:
     bare = word.rstrip()
     style = "border-radius:3px;padding:1px 2px;"
     if shade is not None:

@@ -22,7 +22,7 @@ from proofmap.core.inputs import Inputs, Pictures, Series
 from proofmap.core.ranking import keep_top
 from proofmap.fills import FILLS
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.proof_shape import ProofShape, Word
+from proofmap.results.proof_shape import Word
 
 Colour = tuple[int, int, int]
 INK, SOFT = (24, 24, 28), (96, 96, 104)
@@ -101,7 +101,6 @@ def colour_bar(width: int, height: int) -> Image.Image:
     return Image.fromarray(bar.round().astype(np.uint8))
 
 
-_TINT, _LINE_INK = (222, 236, 230), 200
 KEPT_SHARE = 0.2
 
 
@@ -126,31 +125,10 @@ def masked_photo(
     return Image.fromarray(np.where(keep[..., None], inputs.picture(image), np.array(hidden, np.uint8)))
 
 
-def marked_line(image: Tensor, heat: Tensor, inputs: Inputs, shape: ProofShape) -> Image.Image:
-    """A picture of a series with its proof marked on the line. The top positions of the map that together reach the net's belief have the
-    colour of the verdict.
-
-    Nothing is marked if the net does not believe the label.
-    """
-    drawn = inputs.picture(image).copy()
-    keep = per_pixel(keep_top(heat[None], shape.reach or 0.0)[0].cpu().numpy(), inputs)
-    colour = np.array(STRENGTHS[shape.word] or SOFT)
-    ink = drawn.mean(axis=2) < _LINE_INK
-    drawn[keep & ~ink] = _TINT
-    drawn[keep & ink] = colour
-    return Image.fromarray(drawn)
-
-
 def per_pixel(values: np.ndarray, inputs: Inputs) -> np.ndarray:
     """The values ``(h, w)`` of a picture's pixels, from values ``(*positions,)`` of the input's positions."""
     found: np.ndarray = values.reshape(-1)[inputs.pixel_positions().numpy()]
     return found
-
-
-def picture_ratio(inputs: Inputs) -> float:
-    """The height reserved for a picture, divided by its width, at most 1. It is 1 for photos, whatever their shape."""
-    height, width = inputs.picture_size()
-    return 1.0 if isinstance(inputs, Pictures) else min(1.0, height / width)
 
 
 def picture_bytes(picture: Image.Image, format: str, **options: Any) -> bytes:

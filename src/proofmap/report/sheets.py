@@ -10,10 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
+import numpy as np
 from PIL import Image, ImageDraw, ImageFont
+from torch import Tensor
 
-from proofmap.core.inputs import Series
+from proofmap.core.inputs import Inputs, Pictures, Series
 from proofmap.core.labels import NO_LABEL
+from proofmap.core.ranking import keep_top
 from proofmap.core.text import counted, shortened, wrapped
 from proofmap.report.pictures import (
     INK,
@@ -23,11 +26,10 @@ from proofmap.report.pictures import (
     STRENGTHS,
     colour_bar,
     hidden_of,
-    marked_line,
     masked_photo,
     overlay,
+    per_pixel,
     photo,
-    picture_ratio,
 )
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import fill_causes, fill_words, other_fill
@@ -44,6 +46,7 @@ from proofmap.results.records import MethodResult
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 _GAP, _LINE, _SHAPE = 18, 20, 24
+_TINT, _LINE_INK = (222, 236, 230), 200
 _BAR, _LEAST_BAR = 140, 60
 
 
@@ -233,6 +236,27 @@ def _belief(evaluation: Evaluation, index: int, place: int) -> list[str]:
     """Lines below the name of a label: the net's belief in it, and a remark if it is a wrong one."""
     said = f"whole {evaluation.inputs.singular} {_short(float(evaluation.f[index, place]))}"
     return [said, *([WRONG_WORDS] if evaluation.wrong_kind(index, place) else [])]
+
+
+def marked_line(image: Tensor, heat: Tensor, inputs: Inputs, shape: ProofShape) -> Image.Image:
+    """A picture of a series with its proof marked on the line. The top positions of the map that together reach the net's belief have the
+    colour of the verdict.
+
+    Nothing is marked if the net does not believe the label.
+    """
+    drawn = inputs.picture(image).copy()
+    keep = per_pixel(keep_top(heat[None], shape.reach or 0.0)[0].cpu().numpy(), inputs)
+    colour = np.array(STRENGTHS[shape.word] or SOFT)
+    ink = drawn.mean(axis=2) < _LINE_INK
+    drawn[keep & ~ink] = _TINT
+    drawn[keep & ink] = colour
+    return Image.fromarray(drawn)
+
+
+def picture_ratio(inputs: Inputs) -> float:
+    """The height reserved for a picture, divided by its width, at most 1. It is 1 for photos, whatever their shape."""
+    height, width = inputs.picture_size()
+    return 1.0 if isinstance(inputs, Pictures) else min(1.0, height / width)
 
 
 def proof_sheet(evaluation: Evaluation, index: int, crop: str = "") -> Image.Image:
