@@ -73,6 +73,9 @@ class Classifier:
         resize: shorter side of photos before the centre crop; the input size by default. If the input is not a square, photos are resized
             to cover an area ``resize / min(size)`` times as high and as wide as the input, as timm does it.
         fit: how photos of other proportions are fitted: ``"crop"``, ``"pad"`` or ``"squash"``.
+        transforms: those of torchvision's weights, ``weights.transforms()``: size, mean, std, resize and interpolation are read from them. A net
+            of timm states them itself, with the names of its labels.
+        normalised: whether images come normalised already by mean and std. Hidden pixels are then 0, and pictures are drawn in their colours.
         inputs: what the net takes (:class:`~proofmap.core.inputs.Series`, ``Rows``, ``Text``), instead of size, mean, std, resize,
             interpolation and fit.
         device: where to run; the net's device by default.
@@ -100,13 +103,20 @@ class Classifier:
         resize: int | None = None,
         interpolation: Interpolation = "bilinear",
         fit: Fit = "crop",
+        transforms: Any = None,
+        normalised: bool = False,
         inputs: Inputs | None = None,
         device: str | torch.device | None = None,
         batch_size: int | None = None,
         name: str = "",
     ) -> None:
         pictures: dict[str, Any] = {"size": size, "mean": mean, "std": std, "resize": resize}
-        pictures |= {"interpolation": interpolation, "fit": fit}
+        pictures |= {
+            "interpolation": interpolation,
+            "fit": fit,
+            "transforms": transforms,
+            "normalised": normalised,
+        }
         self._finds = outputs == "find"
         declared = None if outputs == "find" else outputs
         net, self.inputs, self.outputs, names = described(net, data, inputs, declared, names, **pictures)

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from proofmap.classifier.onnx_model import OnnxModel
 from proofmap.classifier.outputs import Outputs
+from proofmap.classifier.stated import stated_by
 from proofmap.core.errors import InputError, ModelError, ProofmapError
 from proofmap.core.inputs import Columns, Inputs, Pictures, Rows, Text, TextInputs
 from proofmap.core.text import counted
@@ -136,6 +137,11 @@ def described(
 
     Models that are not torch nets are wrapped. With ``data`` or for texts, functions are wrapped too.
     """
+    transforms = pictures.pop("transforms")
+    if inputs is None and data is None and pictures["size"] is None:
+        stated = stated_by(net, transforms)
+        names = stated.pop("names", None) if names is None else names
+        pictures |= stated
     inputs = _inputs_of(net, data, inputs, **pictures)
     if outputs not in (None, *get_args(Outputs)):
         *others, last = map(repr, get_args(Outputs))
@@ -182,6 +188,9 @@ def _inputs_of(
         return inputs
     if size is not None:
         mean, std = tuple(pictures.pop("mean")), tuple(pictures.pop("std"))
+        if pictures.pop("normalised"):
+            pictures |= {"unlimited": True, "colours": (mean, std)}
+            mean, std = (0.0,) * len(mean), (1.0,) * len(std)
         return Pictures(size=size, mean=mean, std=std, **pictures)  # type: ignore[arg-type]
     if takes_texts(net):
         return Text()

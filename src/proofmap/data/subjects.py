@@ -103,6 +103,7 @@ def as_subjects(
         given = images_as_tensor(images, inputs)
         if len(given) == 0:
             raise InputError(f"there are no {inputs.noun} to evaluate on")
+        inputs.check_given(given)
         rows = None if truth is None else label_rows(truth, outputs, len(given), inputs.singular, of=images)
         names = names_of_files(given) if names is None else names
         names = [f"{inputs.singular}-{first + i}" for i in range(len(given))] if names is None else names

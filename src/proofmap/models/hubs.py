@@ -17,22 +17,21 @@ every file. So one request, without retries, asks whether the net is there befor
 
 from __future__ import annotations
 
-import math
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor, nn
 
+from proofmap.classifier.stated import interpolation, of_timm, of_transforms, squashing
 from proofmap.core.errors import MissingExtra, ModelError, ProofmapError, require
 from proofmap.core.files import suggest_path
-from proofmap.core.inputs.pictures import Interpolation
 from proofmap.core.text import did_you_mean
 from proofmap.models.names import distinct
 from proofmap.models.spec import ModelSpec
@@ -93,15 +92,7 @@ def _torchvision(spec: ModelSpec, pretrained: bool) -> HubNet:
     if tag and tag.upper() not in published.__members__:
         raise ModelError(f"{architecture} has no weights {tag!r}; it has {', '.join(published.__members__)}")
     weights = published[tag.upper() or "DEFAULT"]
-    preset = weights.transforms()
-    arguments = {
-        "size": preset.crop_size[0],
-        "resize": preset.resize_size[0],
-        "interpolation": _interpolation(preset.interpolation.value),
-        "mean": tuple(preset.mean),
-        "std": tuple(preset.std),
-        "names": distinct(weights.meta["categories"]),
-    }
+    arguments = {**of_transforms(weights.transforms()), "names": distinct(weights.meta["categories"])}
     with warnings.catch_warnings():  # googlenet and inception warn about their initialisation
         warnings.simplefilter("ignore", FutureWarning)
         net = models.get_model(architecture, weights=weights if pretrained else None)
@@ -120,19 +111,8 @@ def _timm(spec: ModelSpec, pretrained: bool) -> HubNet:
     if pretrained and (repository := getattr(timm.models.get_pretrained_cfg(name), "hf_hub_id", None)):
         _ask_hugging_face(repository, ["model.safetensors", "pytorch_model.bin"], extra="timm")
     net = timm.create_model(name, pretrained=pretrained)
-    config = timm.data.resolve_model_data_config(net)
-    height, width = config["input_size"][1:]
-    resize, squashes = math.floor(min(height, width) / config["crop_pct"]), config["crop_mode"] == "squash"
-    subset = timm.data.infer_imagenet_subset(net)  # inferred from the number of outputs and the weights' tag
-    labels = None if subset is None else timm.data.ImageNetInfo(subset)
-    arguments = {
-        "size": (height, width),
-        **(_squashing(f"timm:{name}", min(height, width), resize) if squashes else {"resize": resize}),
-        "interpolation": _interpolation(config["interpolation"]),
-        "mean": config["mean"],
-        "std": config["std"],
-        "names": labels and distinct([labels.index_to_description(k) for k in range(net.num_classes)]),
-    }
+    arguments = of_timm(net, f"timm:{name}")
+    arguments["names"] = arguments["names"] and distinct(arguments["names"])
     return net, arguments
 
 
@@ -268,35 +248,18 @@ def _hf_fit(processor: Any, side: int, spec: str) -> dict[str, Any]:
         return {"resize": int(size["shortest_edge"] / crop_pct)}
     if size.get("shortest_edge") and not crop_pct:
         return {"resize": int(size["shortest_edge"])}
-    return _squashing(spec, side, max(side, int(size.get("height") or side)))
+    return squashing(spec, side, max(side, int(size.get("height") or side)))
 
 
 def _hf_interpolation(processor: Any) -> str:
     code = getattr(processor, "resample", None)
-    return _interpolation(Image.Resampling(code).name.lower() if code is not None else "bilinear")
+    return interpolation(Image.Resampling(code).name.lower() if code is not None else "bilinear")
 
 
 # ---- what the hubs share -----------------------------------------------------------------------------------
 
 _HUBS = {"torchvision": _torchvision, "timm": _timm, "hf": _hf, "clip": _clip}
 READERS = dict.fromkeys(_HUBS, load_from_hub)
-
-
-def _interpolation(name: str) -> str:
-    return (
-        name if name in get_args(Interpolation) else "bilinear"
-    )  # timm's "random" and "hamming", for training
-
-
-def _squashing(spec: str, side: int, resize: int) -> dict[str, Any]:
-    """The arguments of a net whose transform squashes photos to ``resize`` and then crops them to ``side``."""
-    if resize > side:
-        warnings.warn(
-            f"{spec} was evaluated on photos squashed to {resize} pixels, of which the middle {side} were cut out; Proofmap "
-            f"squashes them to {side}, so probabilities differ a little from the hub's",
-            stacklevel=2,
-        )
-    return {"fit": "squash"}
 
 
 @contextmanager

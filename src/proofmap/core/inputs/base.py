@@ -282,6 +282,9 @@ class Inputs(ABC):
         """Inputs ``(N, *shape)`` from an object that :meth:`takes`; :class:`~proofmap.core.tensors.NamedImages` if it has names."""
         raise InputError(f"{self.noun} must be a tensor {self.form}, not {type(given).__name__}")
 
+    def check_given(self, x: Tensor) -> None:  # noqa: B027 - most kinds have nothing to doubt
+        """Refuse inputs of a person whose values, taken together, show that they are in other units."""
+
     def check(self, inputs: Tensor) -> Tensor:
         """The inputs as a plain tensor; raises an InputError if shape, type or values are wrong."""
         if not isinstance(inputs, torch.Tensor):

@@ -65,7 +65,9 @@ class Pictures(Inputs):
         interpolation: how photos are resized.
         fit: how photos of other proportions are fitted: ``crop`` keeps the centre, ``pad`` keeps the whole photo and adds gray around it,
             ``squash`` changes the proportions.
-        unlimited: values are those that the net takes, such as normalised ones, and may be any; pictures are drawn in the range of their values.
+        unlimited: values are those that the net takes, such as normalised ones, and may be any.
+        colours: the mean and the standard deviation by which unlimited values were normalised, so that photos are read and pictures drawn in
+            their colours; empty if they are not known: then pictures are drawn in the range of their values, and photos cannot be read.
     """
 
     kind = "pictures"
@@ -83,6 +85,7 @@ class Pictures(Inputs):
     interpolation: Interpolation = "bilinear"
     fit: Fit = "crop"
     unlimited: bool = False
+    colours: tuple[tuple[float, ...], ...] = ()
 
     @property
     def limits(self) -> tuple[float, float] | None:  # type: ignore[override]
@@ -90,6 +93,7 @@ class Pictures(Inputs):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", _height_and_width(self.size))
+        object.__setattr__(self, "colours", tuple(tuple(map(float, values)) for values in self.colours))
         for name, choices in (("interpolation", Interpolation), ("fit", Fit)):
             if getattr(self, name) not in get_args(choices):
                 known = ", ".join(get_args(choices))
@@ -125,20 +129,30 @@ class Pictures(Inputs):
         gray. An array of numbers is not resized."""
         if not isinstance(item, Image.Image):
             return super().prepare(item)
-        if self.unlimited:
+        if self.unlimited and not self.colours:
             raise InputError(
                 "how the net's pictures are normalised is not known, so photos cannot be read; write pm.Classifier(net, size=..., mean=..., std=...)"
             )
         item = _in_colour(item, "the picture")
-        gray = self.neutral.expand(3).tolist()
+        mean, std = (torch.tensor(values).view(-1, 1, 1) for values in self.colours or ((0.0,), (1.0,)))
+        gray = (self.neutral * std.flatten() + mean.flatten()).expand(3).tolist()
         fitted = fit(item, self.size, None if cropped else self.resize, self.interpolation, self.fit, gray)
         pixels = _to_pixels(fitted, gray if item.mode == "RGBA" else None)
         if self.channels == 1:
             pixels = (pixels * pixels.new_tensor(_BRIGHTNESS).view(3, 1, 1)).sum(dim=0, keepdim=True)
-        return pixels
+        return (pixels - mean) / std if self.colours else pixels
+
+    def check_given(self, x: Tensor) -> None:
+        low, high = (float(end) for end in x.detach().aminmax())
+        if self.colours and 0 <= low < 0.5 < high <= 1:
+            (mean, std), worst = self.colours, [-m / s for m, s in zip(*self.colours, strict=True)]
+            raise InputError(
+                f"the images lie in [{low:.3g}, {high:.3g}], as pixels do, but the classifier was said to take images that are normalised already, by mean "
+                f"{mean} and std {std}, which have values down to {min(worst):.3g}; normalise them, or leave normalised=True out"
+            )
 
     def check_readable(self) -> None:
-        if self.channels not in (1, 3):
+        if self.channels not in (1, 3) and not self.unlimited:
             raise InputError(f"pictures have 1 or 3 channels, but the classifier takes {self.channels}")
 
     def moved_boxes(self, boxes: Sequence[Box], item: Any, *, cropped: bool = False) -> tuple[Box, ...]:
@@ -178,6 +192,7 @@ class Pictures(Inputs):
             "interpolation": self.interpolation,
             **({} if self.fit == "crop" else {"fit": self.fit}),
             **({"unlimited": True} if self.unlimited else {}),
+            **({"colours": [list(values) for values in self.colours]} if self.colours else {}),
         }
 
     def seen_part(self, item: Image.Image, *, cropped: bool = False) -> Box:
@@ -195,7 +210,10 @@ class Pictures(Inputs):
 
     def picture(self, x: Tensor) -> np.ndarray:
         """A picture of the first three channels. If there are fewer than three, their mean is shown as gray."""
-        if self.unlimited:
+        if self.colours:
+            mean, std = (x.new_tensor(values).view(-1, 1, 1) for values in self.colours)
+            x = x * std + mean
+        elif self.unlimited:
             x = (x - x.min()) / (x.max() - x.min()).clamp_min(1e-6)
         colours = x[:3] if len(x) >= 3 else x.mean(dim=0).expand(3, -1, -1)
         drawn: np.ndarray = (colours.clamp(0, 1).cpu() * 255).round().to(torch.uint8).permute(1, 2, 0).numpy()
