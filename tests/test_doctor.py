@@ -84,7 +84,7 @@ def test_a_device_on_which_no_net_runs_is_a_problem(site: Path, monkeypatch: pyt
 def test_every_extra_for_users_is_looked_up() -> None:
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
     extras = {*project["optional-dependencies"]} - {"oracles", "browser", "docs", "dev"}
-    assert {one["extra"] for one in doctor.optional_packages()} == extras
+    assert extras <= {one["extra"] for one in doctor.optional_packages()}, "as the package was installed"
 
 
 @pytest.mark.parametrize("command", [["doctor"], ["list", "methods"]])
