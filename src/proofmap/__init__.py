@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from proofmap.classifier import Classifier
     from proofmap.core.allocator import keep_memory
     from proofmap.core.errors import InputError, ProofmapError
+    from proofmap.core.inputs import Rows, Series, Text
     from proofmap.data.photos import load_images
     from proofmap.fills import Fill, Gray, Images
     from proofmap.judging import Judge, evaluate, explain
@@ -43,6 +44,7 @@ __getattr__, __dir__ = lazy_names(
         "classifier": "Classifier",
         "core.allocator": "keep_memory",
         "core.errors": "InputError ProofmapError",
+        "core.inputs": "Rows Series Text",
         "data.photos": "load_images",
         "fills": "Fill Gray Images",
         "judging": "Judge evaluate explain",
@@ -75,10 +77,13 @@ __all__ = [
     "Metric",
     "Proof",
     "ProofmapError",
+    "Rows",
     "Run",
     "Score",
     "Selection",
+    "Series",
     "Study",
+    "Text",
     "audit",
     "compare",
     "completeness",

@@ -465,6 +465,7 @@ def explain(
     labels: Labels = "top5",
     target: Labels | None = None,
     method: Methods | None = None,
+    maps: Maps | None = None,
     thresholds: str | tuple[float, float] | Thresholds = "paper",
     curve: str | Mapping[str, Any] = "paper",
     names: Sequence[str] | None = None,
@@ -483,7 +484,8 @@ def explain(
         evaluate(
             classifier,
             images,
-            methods=default_method(classifier) if method is None else method,
+            methods=default_method(classifier) if method is None and maps is None else method,
+            maps=maps,
             labels=labels if target is None else target,
             metrics=proof_metrics(thresholds, curve),
             names=names,

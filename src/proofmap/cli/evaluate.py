@@ -76,6 +76,8 @@ def evaluate(
     fills: Annotated[
         str | None,
         typer.Option(
+            "--fills",
+            "--fill",
             help="Fills separated by commas; every metric is computed with each of them. See [bold]proofmap list fills[/].",
             show_default="as the metrics say",
         ),

@@ -3,6 +3,7 @@ the words of a proof are in brackets."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -95,7 +96,7 @@ def explain(
     rows: Annotated[
         str | None,
         typer.Option(
-            help="Rows of a table: names, or numbers from 0, separated by commas.",
+            help="Rows of a table: names, numbers from 0, or ranges such as 0-4, separated by commas.",
             show_default="the first three",
         ),
     ] = None,
@@ -116,6 +117,8 @@ def explain(
     fill: Annotated[
         str | None,
         typer.Option(
+            "--fill",
+            "--fills",
             help="What hidden pixels show when maps are judged; see [bold]proofmap list fills[/].",
             show_default="as the curve says",
         ),
@@ -237,15 +240,20 @@ def _rows(data: Dataset, wanted: str | None) -> list[int]:
     if wanted is None:
         return list(range(min(3, len(data))))
     places = {name: i for i, name in enumerate(data.names)}
-    found = []
+    found = list[int]()
     for text in options.names_after("--rows", wanted) or []:
-        place = places.get(text, int(text) if text.isdecimal() else -1)
-        if not 0 <= place < len(data):
+        several = re.fullmatch(r"(\d+)-(\d+)", text) if text not in places else None
+        first, last = (
+            map(int, several.groups())
+            if several
+            else [places.get(text, int(text) if text.isdecimal() else -1)] * 2
+        )
+        if not 0 <= first <= last < len(data):
             raise pm.InputError(
                 f"--rows names {text!r}, which {data.title} does not have; it has the rows 0 to {len(data) - 1}"
                 f"{did_you_mean(text, data.names)}"
             )
-        found.append(place)
+        found += range(first, last + 1)
     return list(dict.fromkeys(found))
 
 

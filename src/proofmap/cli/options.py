@@ -95,6 +95,8 @@ def _method_names(incomplete: str) -> list[str]:
 
 
 METHODS = typer.Option(
+    "--methods",
+    "--method",
     help="Methods separated by commas, with settings as name:key=value; see [bold]proofmap list methods[/].",
     autocompletion=_method_names,
 )

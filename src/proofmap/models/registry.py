@@ -149,6 +149,8 @@ def _from_function(spec: ModelSpec, device: str | torch.device | None, batch_siz
     try:
         with run_file(path, f"_proofmap_model_{module_name}") as module:
             make = getattr(module, spec.function, None)
+            if isinstance(make, Classifier):
+                return make.with_net(make.net, **_chosen(device, batch_size))
             if not callable(make):
                 functions = [f for f in vars(module).values() if isinstance(f, FunctionType)]
                 own = ", ".join(f.__name__ for f in functions if f.__module__ == module.__name__)
@@ -158,8 +160,7 @@ def _from_function(spec: ModelSpec, device: str | torch.device | None, batch_siz
         raise
     except (Exception, SystemExit) as error:
         raise ModelError(f"the model {where} cannot be built: {reason_of(error)}") from error
-    chosen: dict[str, Any] = {} if device is None else {"device": device}
-    chosen |= {} if batch_size is None else {"batch_size": batch_size}
+    chosen = _chosen(device, batch_size)
     if isinstance(made, Classifier):
         return made.with_net(made.net, **chosen) if chosen else made
     if isinstance(made, tuple) and len(made) == 2 and callable(made[0]) and isinstance(made[1], dict):
@@ -174,6 +175,12 @@ def _from_function(spec: ModelSpec, device: str | torch.device | None, batch_siz
         f"{where} returned {bare if isinstance(made, nn.Module) else repr(made)[:200]}; return a proofmap.Classifier, or a tuple (net, arguments) "
         "where arguments is a dict of what Classifier needs: return net, {'size': 224, 'mean': (0.485, 0.456, 0.406), 'std': (0.229, 0.224, 0.225)}"
     )
+
+
+def _chosen(device: str | torch.device | None, batch_size: int | None) -> dict[str, Any]:
+    """The arguments of Classifier that were chosen."""
+    given = {"device": device, "batch_size": batch_size}
+    return {key: value for key, value in given.items() if value is not None}
 
 
 _OWN = {model.info.name: model for model in (*efficientnet_lite.MODELS, *resnets.MODELS, *cifar_vit.MODELS)}
@@ -242,6 +249,6 @@ _FAMILIES = (
         "FILE.py:FUNCTION",
         None,
         "your function's",
-        "your function returns a Classifier, or (net, arguments of Classifier)",
+        "your Classifier, or a function that returns one, or (net, arguments of Classifier)",
     ),
 )
