@@ -56,6 +56,6 @@ def test_one_or_several_methods_are_written_in_either_way(
 ) -> None:
     words = ("--model", "nets.py:beats", "--target", "label", "--labels", "all", "-q")
     for method, fill in (("--method", "--fill"), ("--methods", "--fills")):
-        asked = (method, "occlusion", fill, "gray")
-        assert run(monkeypatch, "explain", "beats.csv", *words, *asked) == 0
-        assert run(monkeypatch, "evaluate", "--data", "beats.csv", *words, *asked, "--no-pictures") == 0
+        assert run(monkeypatch, "explain", "beats.csv", *words, method, "occlusion", fill, "gray") == 0
+        judged = ("--data", "beats.csv", *words, "--methods", "occlusion", fill, "gray", "--no-pictures")
+        assert run(monkeypatch, "evaluate", *judged) == 0

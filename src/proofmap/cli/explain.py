@@ -103,7 +103,7 @@ def explain(
     model: Annotated[str, options.MODEL] = DEFAULT_MODEL,
     weights: Annotated[Path | None, options.WEIGHTS] = None,
     labels: Annotated[str, options.LABELS] = "top5",
-    method: Annotated[str | None, options.METHODS] = None,
+    method: Annotated[str | None, options.methods_option("--method", "--methods")] = None,
     label_set: Annotated[str | None, options.LABEL_SET] = None,
     renormalise: Annotated[
         bool | None,

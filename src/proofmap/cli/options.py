@@ -94,12 +94,16 @@ def _method_names(incomplete: str) -> list[str]:
     return _completed(names, ",")(incomplete)
 
 
-METHODS = typer.Option(
-    "--methods",
-    "--method",
-    help="Methods separated by commas, with settings as name:key=value; see [bold]proofmap list methods[/].",
-    autocompletion=_method_names,
-)
+def methods_option(*spellings: str) -> Any:
+    """The option of the methods, under these names."""
+    return typer.Option(
+        *spellings,
+        help="Methods separated by commas, with settings as name:key=value; see [bold]proofmap list methods[/].",
+        autocompletion=_method_names,
+    )
+
+
+METHODS = methods_option()
 LABELS = typer.Option(
     help="all, top5, top5+wrong (and two that the net does not believe), p>=0.01, true (the true labels of each image), or names or "
     "indices separated by commas."
