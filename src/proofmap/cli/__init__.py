@@ -230,6 +230,15 @@ def main(app: typer.Typer | None = None) -> None:
             signal.signal(signal.SIGINT, before)
 
 
+def run_script(main: Callable[[], None]) -> None:
+    """Run the main function of a script in ``benchmarks/``. An error that the user can fix is one line and exit code 2, as for a command."""
+    try:
+        main()
+    except ProofmapError as error:
+        _print_error(error, str(error))
+        sys.exit(2)
+
+
 def _is_out_of_memory(raised: BaseException) -> bool:
     """Whether memory ran out, also where a thread, a library or a process could not begin for lack of it."""
     if isinstance(raised, (OSError, ImportError, RuntimeError)):
