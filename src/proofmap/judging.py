@@ -68,7 +68,7 @@ class Judge:
 
     >>> judge = Judge(net, methods=["grad-cam", "random"])  # doctest: +SKIP
     >>> for images, truth in loader:  # doctest: +SKIP
-    ...     judge.update(images, truth=truth)
+    ...     judge.update(images, truth)
     >>> print(judge.compute())  # doctest: +SKIP
 
     The arguments are those of :func:`evaluate`, and ``distractors``: images from which methods that learn with random images, and metrics
