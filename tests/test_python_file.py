@@ -12,8 +12,9 @@ import pytest
 import torch
 
 import proofmap as pm
+from proofmap.fills import FILLS
 from proofmap.methods import METHODS
-from proofmap.metrics import make_metric
+from proofmap.metrics import METRICS, make_metric
 from proofmap.plugins.python_file import from_python_file
 from proofmap.plugins.specs import split_specs
 from tests.toys import conv_classifier, pixels
@@ -144,3 +145,61 @@ def test_a_file_edited_within_a_second_is_never_taken_from_bytecode(
         found.append(from_python_file(mine, "BOTH", "pair"))
     assert found == [(1, 1), (2, 2)]
     assert not (tmp_path / "__pycache__").exists() and not sys.dont_write_bytecode
+
+
+REGISTERS = """
+from proofmap.fills import FILLS, Fill
+from proofmap.methods import METHODS, Method
+from proofmap.metrics import METRICS, Metric
+
+@METHODS.register
+class Bright(Method):
+    name = "bright-of-plugins"
+
+    def maps(self, session, images, labels):
+        return images.mean(dim=1, keepdim=True).expand(-1, labels.shape[1], -1, -1)
+
+@METRICS.register
+class Mean(Metric):
+    name = "mean-of-plugins"
+    higher_is_better = True
+
+    def values(self, judged):
+        return judged.images.mean(dim=(1, 2, 3))
+
+@FILLS.register
+class Moved(Fill):
+    name = "moved-of-plugins"
+    by: int = 1
+
+    def backgrounds(self, session, images, keys):
+        return images.roll(self.by, dims=-1)
+"""
+
+
+@pytest.mark.parametrize(
+    "methods, metrics, fills",
+    [
+        ("{}:Bright", "mean-of-plugins", ""),
+        ("bright-of-plugins", "insertion:fill=moved-of-plugins,{}:Mean", ""),
+        ("bright-of-plugins", "insertion", "moved-of-plugins,{}:Moved:by=2"),
+    ],
+)
+def test_names_that_a_file_registers_are_known_wherever_the_file_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, methods: str, metrics: str, fills: str
+) -> None:
+    for registry in (METHODS, METRICS, FILLS):
+        monkeypatch.setattr(registry, "_known", {name: registry[name] for name in registry})
+    (tmp_path / "plugins.py").write_text(REGISTERS)
+    monkeypatch.chdir(tmp_path)
+    given = [text.format("plugins.py") for text in (methods, metrics, fills)]
+    study = pm.Study(**{k: split_specs(v) if v else () for k, v in zip(("methods", "metrics", "fills"), given, strict=True)})  # fmt: skip
+    assert study.named_metrics() and [m.name for m in study.named_methods().values()] == ["bright-of-plugins"]
+    again = {"metrics": given[1], "methods": given[0], "fills": [*study.fills]}
+    found = pm.evaluate(conv_classifier(8), pixels(1, 8), labels="top1", **again)
+    assert [result.method for result in found.results] == ["bright-of-plugins"]
+
+
+def test_a_file_alone_is_refused_with_what_it_has(mine: Path) -> None:
+    with pytest.raises(pm.InputError, match=r"Write .*mine.py:NAME, .* bright, Brightness, Mean$"):
+        pm.make_method(str(mine))

@@ -33,7 +33,7 @@ from proofmap.metrics.metric import Metric, make_metric
 from proofmap.metrics.proof_scores import default_metrics
 from proofmap.metrics.scores import Thresholds
 from proofmap.plugins.identity import provenance
-from proofmap.plugins.specs import split_specs
+from proofmap.plugins.specs import run_files_in, split_specs
 from proofmap.results.evaluation import Evaluation, Proof, batch_record
 from proofmap.results.records import MethodResult, measured, run_scores
 from proofmap.results.statistics import Score
@@ -100,6 +100,7 @@ class Judge:
         self.net, self.keep_maps = net, keep_maps
         self.progress, self.watch, self.distractors = progress, watch, distractors
         self.labels = _asked(labels, target)
+        run_files_in((methods, metrics, fills))
         self.study = Study(
             methods=_entries(methods or (), make_method, "method"),
             metrics=_entries(metrics or (), make_metric, "metric"),

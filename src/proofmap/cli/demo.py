@@ -20,7 +20,7 @@ from proofmap.data.photos import photographs
 from proofmap.methods.method import Cost
 from proofmap.metrics.proof_scores import default_metrics
 from proofmap.models import DEFAULT_MODEL
-from proofmap.plugins.specs import split_specs
+from proofmap.plugins.specs import run_files_in, split_specs
 from proofmap.report.html import write_report
 from proofmap.results import score_tables
 from proofmap.results.verdict import verdict
@@ -121,6 +121,7 @@ def demo(
         raise pm.InputError("--minutes must be a number, such as 4")
     dataset = photographs([f"sample:{name}" for name in options.names_after("--photos", photos) or []])
     classifier = pm.load_classifier(DEFAULT_MODEL, device=options.check_device(device))
+    run_files_in(methods)
     chosen = [pm.make_method(spec) for spec in split_specs(methods)]
     number_of_labels = expected_labels(LabelRule.parse(labels, classifier.names), classifier)
     out = check_output(out)

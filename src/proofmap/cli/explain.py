@@ -31,7 +31,7 @@ from proofmap.judging import proof_metrics
 from proofmap.methods.method import default_method, make_method
 from proofmap.metrics.games import make_game
 from proofmap.models import DEFAULT_MODEL
-from proofmap.plugins.specs import split_specs
+from proofmap.plugins.specs import run_files_in, split_specs
 from proofmap.report.display import save_proof
 from proofmap.report.html import write_report
 from proofmap.report.listed import ListedProof, listed_proof
@@ -146,6 +146,7 @@ def explain(
     quiet: Annotated[bool, options.QUIET] = False,
 ) -> None:
     folder = _free_folder(out, force)
+    run_files_in((method, fill))
     drawn = curve if fill is None else make_game("insertion", curve=curve, fill=fill).curve()
     study = pm.Study(
         model=model,

@@ -19,7 +19,7 @@ from proofmap.data.loader import load_blocks
 from proofmap.data.specs import open_data
 from proofmap.metrics.axioms import check_axioms
 from proofmap.models import DEFAULT_MODEL
-from proofmap.plugins.specs import split_specs
+from proofmap.plugins.specs import run_files_in, split_specs
 from proofmap.report.figures.drawing import draw
 from proofmap.report.figures.sanity import sanity_figure
 from proofmap.results.randomisation import Order
@@ -70,6 +70,7 @@ def sanity(
     format: Annotated[str, options.FORMAT] = "table",
     quiet: Annotated[bool, options.QUIET] = False,
 ) -> None:
+    run_files_in(methods)
     made = [pm.make_method(name) for name in split_specs(methods)]
     if axioms:
         if format not in ("table", "json"):

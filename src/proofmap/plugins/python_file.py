@@ -53,12 +53,27 @@ def split_python_file(spec: str) -> tuple[str, str, str]:
 
 
 def from_python_file(file: str | Path, name: str, what: str) -> Any:
-    """The object ``name`` of a file. The file is run at first use. It is run again if it has changed, or if a module that it imports
-    from its own folder has changed.
-    """
+    """The object ``name`` of a file, which is run for it (:func:`module_of`)."""
     path = Path(file)
     if not path.is_file():
         raise InputError(f"there is no file {str(path)!r} to take the {what} from.{suggest_path(path)}")
+    module = module_of(path)
+    if not hasattr(module, name):
+        own = [key for key, value in vars(module).items() if _is_public(key, value, module)]
+        hint = f" Write {path}:NAME, where NAME is one of: {', '.join(own)}" if own else ""
+        raise InputError(f"{str(path)!r} has no {name!r} to take as a {what}.{hint}")
+    return getattr(module, name)
+
+
+def _is_public(name: str, value: Any, module: ModuleType) -> bool:
+    """Whether a name in a module is a class or function that the module defines."""
+    return not name.startswith("_") and getattr(value, "__module__", None) == module.__name__
+
+
+def module_of(path: Path) -> ModuleType:
+    """The module of a file. The file is run at first use. It is run again if it has changed, or if a module that it imports from its own
+    folder has changed.
+    """
     stamp = [(file, file.stat().st_mtime_ns, file.stat().st_size) for file in source_files(path)]
     key = f"_proofmap_file_{hashlib.blake2b(str(path.resolve()).encode(), digest_size=8).hexdigest()}"
     module = sys.modules.get(key)
@@ -71,9 +86,7 @@ def from_python_file(file: str | Path, name: str, what: str) -> Any:
         except (Exception, SystemExit) as error:
             raise InputError(f"{path} cannot be run: {reason_of(error)}") from error
         module._proofmap_stamp = stamp  # type: ignore[attr-defined]
-    if not hasattr(module, name):
-        raise InputError(f"{str(path)!r} has no {name!r} to take as a {what}")
-    return getattr(module, name)
+    return module
 
 
 @contextmanager

@@ -13,11 +13,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any, TypeVar
 
 from proofmap.core.errors import InputError
 from proofmap.core.registry import Registry
-from proofmap.plugins.python_file import from_python_file, is_python_file, split_python_file
+from proofmap.plugins.python_file import from_python_file, is_python_file, module_of, split_python_file
 from proofmap.plugins.settings import (
     Plugin,
     check_names,
@@ -84,6 +85,8 @@ def _made(
             )
     if isinstance(spec, str):
         name, rest = _name_and_rest(spec.strip(), registry)
+        if name.endswith(".py"):  # a file alone, of which the message says what it has
+            name += ":"
         if not is_python_file(name):
             return _built(registry[name], rest, settings, defaults)
         file, called, _ = split_python_file(name)
@@ -180,3 +183,15 @@ def with_files_in(spec: Any, found: Callable[[str], str]) -> Any:
     if isinstance(spec, Mapping):
         return {key: with_files_in(value, found) for key, value in spec.items()}
     return _FILE.sub(lambda file: found(file[0]), spec) if isinstance(spec, str) else spec
+
+
+def run_files_in(specs: Any) -> None:
+    """Run the Python files that specs, alone or in lists and tables, name, so that the names which they register are known in every spec.
+    A file that is not there is refused later, with what it was for."""
+    if isinstance(specs, str):
+        for path in (Path(file.strip()) for file in _FILE.findall(specs)):
+            if path.is_file():
+                module_of(path)
+    elif isinstance(specs, (Mapping, list, tuple)):
+        for spec in specs.values() if isinstance(specs, Mapping) else specs:
+            run_files_in(spec)

@@ -43,7 +43,7 @@ from proofmap.metrics.metric import Metric, make_metric
 from proofmap.metrics.proof_scores import default_metrics
 from proofmap.models import DEFAULT_MODEL
 from proofmap.plugins.settings import check_names, check_settings, setting, setting_names
-from proofmap.plugins.specs import with_files_in
+from proofmap.plugins.specs import run_files_in, with_files_in
 from proofmap.study.manifest import Selection, list_of
 
 Thing = TypeVar("Thing")
@@ -168,6 +168,7 @@ class Study:
 
     def named_methods(self, inputs: Inputs | None = None) -> dict[str, Method]:
         """The methods by their names in the study. If ``controls`` is set and ``inputs`` are given, controls for such inputs are included."""
+        self._run_files()
         made = [_named_or_not(entry, make_method) for entry in self.methods]
         if not made:
             raise InputError("the study names no methods; see: proofmap list methods")
@@ -177,6 +178,7 @@ class Study:
 
     def named_metrics(self) -> dict[str, Metric]:
         """The metrics by the names of their scores."""
+        self._run_files()
         if self.metrics:
             usual = {"thresholds": self.thresholds, "curve": self.curve}
             made = [_named_or_not(entry, partial(make_metric, defaults=usual)) for entry in self.metrics]
@@ -190,6 +192,9 @@ class Study:
                 if "fill" in setting_names(type(metric))
             ] + [(name, metric) for name, metric in made if "fill" not in setting_names(type(metric))]
         return dict(_named("metrics", made, lambda metric: metric.name))
+
+    def _run_files(self) -> None:
+        run_files_in((self.methods, self.metrics, self.fills))
 
 
 def _named_or_not(entry: Any, make: Callable[[Any], Thing]) -> tuple[str, Thing]:
@@ -230,7 +235,10 @@ def _with_places(study: Study, folder: Path) -> Study:
 
     methods = tuple(with_files_in(entry, file_in_folder) for entry in study.methods)
     metrics = tuple(with_files_in(entry, file_in_folder) for entry in study.metrics)
-    return replace(study, data=data, weights=weights, model=model, methods=methods, metrics=metrics)
+    fills = tuple(with_files_in(entry, file_in_folder) for entry in study.fills)
+    return replace(
+        study, data=data, weights=weights, model=model, methods=methods, metrics=metrics, fills=fills
+    )
 
 
 def _model_file(model: str, folder: Path) -> str:
