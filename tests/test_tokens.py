@@ -6,12 +6,12 @@ import pytest
 import torch
 
 import proofmap as pm
+from proofmap.classifier.token_nets import PerLabelNet
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Text, Tokens, inputs_of
 from proofmap.fills import make_fill
 from proofmap.fills.text import path_start
 from proofmap.metrics.playing import curves
-from proofmap.models.token_nets import PerLabelNet
 from tests.sessions import bound
 from tests.toy_tokens import ToyNet, by_hand, toy_classifier
 from tests.toys import MASK, SLOTS, UNKNOWN, ToyReader, drawn, toy_tokens

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
-from proofmap.models.token_nets import TokenNet
+from proofmap.classifier.token_nets import TokenNet
 from tests.toys import WIDTH, ToyReader, drawn, normal, toy_tokens
 
 

@@ -32,9 +32,9 @@ import torch
 from torch import Tensor, nn
 
 import proofmap as pm
+from proofmap.classifier.token_nets import TokenNet
 from proofmap.core.inputs import Text, Tokens
 from proofmap.core.inputs.text import SPLITS
-from proofmap.models.token_nets import TokenNet
 
 LONGEST = 200
 """Words of a review that the net reads."""

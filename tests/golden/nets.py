@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 import proofmap as pm
+from proofmap.classifier.token_nets import TokenNet
 from proofmap.core.inputs import Rows, Series, Text, Tokens
-from proofmap.models.token_nets import TokenNet
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.25, 0.2, 0.3)
 Net = TypeVar("Net", bound=nn.Module)

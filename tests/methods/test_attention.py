@@ -232,7 +232,7 @@ def test_nets_of_timm(timm: ModuleType) -> None:
 
 
 def test_nets_of_hugging_face(transformers: ModuleType) -> None:
-    from proofmap.models.hubs import LogitsOf
+    from proofmap.classifier.stated import LogitsOf
 
     small = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
 

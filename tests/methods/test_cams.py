@@ -208,7 +208,7 @@ def test_tokens_of_timm_are_put_into_their_places(
 
 @pytest.mark.parametrize("kind", ["ViT", "Dinov2WithRegisters", "Swin"])
 def test_tokens_of_hugging_face_are_put_into_their_places(transformers: ModuleType, kind: str) -> None:
-    from proofmap.models.hubs import LogitsOf
+    from proofmap.classifier.stated import LogitsOf
 
     small = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
     swin = {"embed_dim": 8, "depths": [1, 1], "num_heads": [1, 2], "window_size": 4}

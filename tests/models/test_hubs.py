@@ -15,6 +15,7 @@ import pytest
 import torch
 from PIL import Image
 
+from proofmap.classifier import stated
 from proofmap.core.errors import MissingExtra, ModelError
 from proofmap.data.photos import load_images
 from proofmap.models import hubs, load_classifier
@@ -174,7 +175,7 @@ def test_processors_of_hugging_face_crop_or_squash(
     side = 384 if size.get("shortest_edge") == 384 else 224
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert hubs._hf_fit(SimpleNamespace(size=size, crop_pct=crop_pct), side, "hf:org/net") == fit
+        assert stated._fit(SimpleNamespace(size=size, crop_pct=crop_pct), side, "hf:org/net") == fit
 
 
 def test_timm_names_that_are_not_there(timm: ModuleType) -> None:

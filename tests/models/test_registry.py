@@ -10,8 +10,9 @@ import torch
 from safetensors.torch import save_file
 
 from proofmap.core.errors import InputError, ModelError
+from proofmap.core.text import distinct
 from proofmap.models import DEFAULT_MODEL, ModelInfo, list_models, load_classifier, registry
-from proofmap.models.names import distinct, label_names
+from proofmap.models.names import label_names
 from proofmap.models.resnets import CifarResNet
 from proofmap.models.spec import ModelSpec
 

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 import proofmap as pm
+from proofmap.classifier.token_nets import TokenNet
 from proofmap.core.errors import InputError, ModelError
 from proofmap.core.inputs import Tokens
 from proofmap.models.text_models import SentenceNet
-from proofmap.models.token_nets import TokenNet
 from tests.lazily import Lazily
 from tests.sessions import bound
 from tests.toys import toy_tokens
@@ -210,7 +210,7 @@ def test_what_cannot_be_loaded_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_tokenizer_without_offsets_is_refused() -> None:
-    from proofmap.models.token_nets import TokenReader
+    from proofmap.classifier.token_nets import TokenReader
 
     with pytest.raises(ModelError, match="the tokenizer of x gives no offsets"):
         TokenReader(object(), torch.zeros(2, 2), None, 2, "x")

@@ -23,6 +23,7 @@ from proofmap.classifier.outputs import (
     found_outputs,
 )
 from proofmap.classifier.probability_models import ProbabilityModel, described
+from proofmap.classifier.stated import stated_by
 from proofmap.classifier.steadiness import count_labels
 from proofmap.classifier.together import lane
 from proofmap.classifier.view import (
@@ -74,7 +75,8 @@ class Classifier:
             to cover an area ``resize / min(size)`` times as high and as wide as the input, as timm does it.
         fit: how photos of other proportions are fitted: ``"crop"``, ``"pad"`` or ``"squash"``.
         transforms: those of torchvision's weights, ``weights.transforms()``: size, mean, std, resize and interpolation are read from them. A net
-            of timm states them itself, with the names of its labels.
+            of timm states them itself, with the names of its labels. What is given beside it takes precedence.
+        processor: the image processor or the tokenizer of a model of Hugging Face. A model of texts is copied: later training is not followed.
         normalised: whether images come normalised already by mean and std. Hidden pixels are then 0, and pictures are drawn in their colours.
         inputs: what the net takes (:class:`~proofmap.core.inputs.Series`, ``Rows``, ``Text``), instead of size, mean, std, resize,
             interpolation and fit.
@@ -94,32 +96,47 @@ class Classifier:
         *,
         data: Any = None,
         size: int | tuple[int, int] | None = None,
-        mean: Sequence[float] = (0.0, 0.0, 0.0),
-        std: Sequence[float] = (1.0, 1.0, 1.0),
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
         outputs: Outputs | Literal["find"] | None = None,
         names: Sequence[str] | None = None,
         label_set: Literal["all"] | Sequence[int | str] = "all",
         renormalise: bool | None = None,
         resize: int | None = None,
-        interpolation: Interpolation = "bilinear",
-        fit: Fit = "crop",
+        interpolation: Interpolation | None = None,
+        fit: Fit | None = None,
         transforms: Any = None,
+        processor: Any = None,
         normalised: bool = False,
         inputs: Inputs | None = None,
         device: str | torch.device | None = None,
         batch_size: int | None = None,
         name: str = "",
     ) -> None:
-        pictures: dict[str, Any] = {"size": size, "mean": mean, "std": std, "resize": resize}
-        pictures |= {
+        net, stated = stated_by(net, transforms, processor)
+        own = {key: stated.pop(key, None) for key in ("inputs", "device", "outputs", "name", "names")}
+        if (
+            transforms is None
+            and processor is None
+            and any(each is not None for each in (size, data, inputs))
+        ):
+            stated, own["names"] = {}, None  # the net is declared
+        inputs, device = inputs or own["inputs"], device or own["device"]
+        outputs, name = outputs or own["outputs"], name or own["name"] or ""
+        pictures = {
+            "size": size,
+            "mean": mean,
+            "std": std,
+            "resize": resize,
             "interpolation": interpolation,
             "fit": fit,
-            "transforms": transforms,
-            "normalised": normalised,
         }
+        pictures = {**stated, **{key: value for key, value in pictures.items() if value is not None}}
         self._finds = outputs == "find"
         declared = None if outputs == "find" else outputs
-        net, self.inputs, self.outputs, names = described(net, data, inputs, declared, names, **pictures)
+        net, self.inputs, self.outputs, names = described(
+            net, data, inputs, declared, names, normalised, **pictures
+        )
         if batch_size is not None and batch_size < 1:
             raise InputError(f"batch_size must be at least 1, not {batch_size}")
         self.device, self.dtype = place_of(net)
@@ -140,6 +157,8 @@ class Classifier:
         if batch_size is not None:
             self.fix_batches(batch_size, batch_size)
         width = count_labels(self)
+        if names is None and own["names"] is not None and len(own["names"]) == width:
+            names = own["names"]  # otherwise the net got another head
         self.names: tuple[str, ...] = _names_of(names, width, one_output=self.one_output)
         self._set_labels(label_set, renormalise)
 

@@ -19,7 +19,6 @@ from torch import Tensor, nn
 
 from proofmap.classifier.onnx_model import OnnxModel
 from proofmap.classifier.outputs import Outputs
-from proofmap.classifier.stated import stated_by
 from proofmap.core.errors import InputError, ModelError, ProofmapError
 from proofmap.core.inputs import Columns, Inputs, Pictures, Rows, Text, TextInputs
 from proofmap.core.text import counted
@@ -130,19 +129,15 @@ def described(
     inputs: Inputs | None,
     outputs: Outputs | None,
     names: Sequence[str] | None,
+    normalised: bool,
     **pictures: Any,
 ) -> tuple[Any, Inputs, Outputs, Sequence[str] | None]:
     """The net in the form that the classifier calls, from tensors to tensors, its kind of input, its kind of outputs, and the names of its labels.
-    If outputs or names are not given, they are taken from the model if it states them. ``pictures`` are settings of pictures.
+    If outputs or names are not given, they are taken from the model if it states them. ``pictures`` are settings of pictures, which may be ``normalised`` already.
 
     Models that are not torch nets are wrapped. With ``data`` or for texts, functions are wrapped too.
     """
-    transforms = pictures.pop("transforms")
-    if inputs is None and data is None and pictures["size"] is None:
-        stated = stated_by(net, transforms)
-        names = stated.pop("names", None) if names is None else names
-        pictures |= stated
-    inputs = _inputs_of(net, data, inputs, **pictures)
+    inputs = _inputs_of(net, data, inputs, normalised, **pictures)
     if outputs not in (None, *get_args(Outputs)):
         *others, last = map(repr, get_args(Outputs))
         raise InputError(f"outputs must be {', '.join(others)} or {last}, not {outputs!r}")
@@ -168,7 +163,13 @@ def described(
 
 
 def _inputs_of(
-    net: object, data: Any, inputs: Inputs | None, *, size: int | tuple[int, int] | None, **pictures: Any
+    net: object,
+    data: Any,
+    inputs: Inputs | None,
+    normalised: bool,
+    *,
+    size: int | tuple[int, int] | None = None,
+    **pictures: Any,
 ) -> Inputs:
     """The kind of input that a net takes: ``inputs`` if given, otherwise the kind that ``data`` describe, otherwise pictures of the size
     ``size`` with the settings in ``pictures``.
@@ -187,11 +188,11 @@ def _inputs_of(
     if inputs is not None:
         return inputs
     if size is not None:
-        mean, std = tuple(pictures.pop("mean")), tuple(pictures.pop("std"))
-        if pictures.pop("normalised"):
+        if normalised:
+            mean, std = tuple(pictures.pop("mean", (0.0,) * 3)), tuple(pictures.pop("std", (1.0,) * 3))
             pictures |= {"unlimited": True, "colours": (mean, std)}
-            mean, std = (0.0,) * len(mean), (1.0,) * len(std)
-        return Pictures(size=size, mean=mean, std=std, **pictures)  # type: ignore[arg-type]
+            pictures |= {"mean": (0.0,) * len(mean), "std": (1.0,) * len(std)}
+        return Pictures(size=size, **pictures)  # type: ignore[arg-type]
     if takes_texts(net):
         return Text()
     if hasattr(net, "predict_proba"):

@@ -8,6 +8,7 @@ import io
 import os.path
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from proofmap.core.errors import InputError
@@ -189,3 +190,13 @@ def check_known(kind: str, name: str, known: Collection[str], most: int = 2) -> 
         raise InputError(
             f"no {kind} is named {name!r}.{did_you_mean(name, known, most)} Known are: {', '.join(sorted(known))}"
         )
+
+
+def distinct(names: Sequence[str]) -> tuple[str, ...]:
+    """The names, with the index added to each name that occurs more than once. Upper and lower case count as equal.
+
+    >>> distinct(["Cardigan", "cat", "cardigan"])
+    ('Cardigan (0)', 'cat', 'cardigan (2)')
+    """
+    times = Counter(name.lower() for name in names)
+    return tuple(f"{name} ({index})" if times[name.lower()] > 1 else name for index, name in enumerate(names))

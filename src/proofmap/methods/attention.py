@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 from proofmap.classifier import Classifier
+from proofmap.classifier.token_nets import PerLabelNet, TokenNet
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Tokens
 from proofmap.methods.cams import enlarged
 from proofmap.methods.gradients.plain import label_gradients
 from proofmap.methods.method import METHODS, Cost, Method
 from proofmap.methods.probe import AttentionMaps, Grid, mixed_logits, probed
-from proofmap.models.token_nets import PerLabelNet, TokenNet
 from proofmap.plugins.settings import setting
 from proofmap.session import Session
 

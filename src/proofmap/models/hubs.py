@@ -26,14 +26,12 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from PIL import Image
 from torch import Tensor, nn
 
-from proofmap.classifier.stated import interpolation, of_timm, of_transforms, squashing
+from proofmap.classifier.stated import LogitsOf, of_processor, of_timm, of_transforms
 from proofmap.core.errors import MissingExtra, ModelError, ProofmapError, require
 from proofmap.core.files import suggest_path
-from proofmap.core.text import did_you_mean
-from proofmap.models.names import distinct
+from proofmap.core.text import did_you_mean, distinct
 from proofmap.models.spec import ModelSpec
 from proofmap.models.weights import load_into, load_state
 from proofmap.plugins.failures import reason_of
@@ -111,27 +109,10 @@ def _timm(spec: ModelSpec, pretrained: bool) -> HubNet:
     if pretrained and (repository := getattr(timm.models.get_pretrained_cfg(name), "hf_hub_id", None)):
         _ask_hugging_face(repository, ["model.safetensors", "pytorch_model.bin"], extra="timm")
     net = timm.create_model(name, pretrained=pretrained)
-    arguments = of_timm(net, f"timm:{name}")
-    arguments["names"] = arguments["names"] and distinct(arguments["names"])
-    return net, arguments
+    return net, of_timm(net, f"timm:{name}")
 
 
 # ---- Hugging Face ------------------------------------------------------------------------------------------
-
-
-class LogitsOf(nn.Module):
-    """A transformers model as a module from images to logits. The colour channels are put into the model's order."""
-
-    def __init__(self, model: nn.Module, reverse_channels: bool = False) -> None:
-        super().__init__()
-        self.model = model
-        self.reverse_channels = reverse_channels
-
-    def forward(self, x: Tensor) -> Tensor:
-        if self.reverse_channels:
-            x = x.flip(1)
-        logits: Tensor = self.model(pixel_values=x).logits
-        return logits
 
 
 def _hf(spec: ModelSpec, pretrained: bool) -> HubNet:
@@ -144,7 +125,7 @@ def _hf(spec: ModelSpec, pretrained: bool) -> HubNet:
     else:
         config = transformers.AutoConfig.from_pretrained(name, **where)
         model = transformers.AutoModelForImageClassification.from_config(config)
-    arguments, reverse_channels = _hf_preprocessing(transformers, spec, where)
+    arguments, reverse_channels = _image_processor(transformers, spec, where)
     labels = model.config.id2label
     arguments["names"] = distinct([str(labels[index]) for index in range(model.config.num_labels)])
     return LogitsOf(model, reverse_channels), arguments
@@ -198,7 +179,7 @@ def _clip(spec: ModelSpec, pretrained: bool) -> HubNet:
         sentences = F.normalize(_features_of(model.get_text_features(**tokens)), dim=-1)
     if hasattr(model, "text_model"):
         model.text_model = nn.Identity()  # half of the weights, no longer needed
-    arguments, reverse_channels = _hf_preprocessing(transformers, spec, where)
+    arguments, reverse_channels = _image_processor(transformers, spec, where)
     if reverse_channels:
         raise ModelError(f"clip:{spec.name} needs colours in reverse order, which is not supported")
     scale = model.logit_scale.detach().exp()
@@ -207,53 +188,12 @@ def _clip(spec: ModelSpec, pretrained: bool) -> HubNet:
     return net, {**arguments, "names": names, "outputs": "logits" if bias is None else "sigmoid"}
 
 
-def _hf_preprocessing(
+def _image_processor(
     transformers: Any, spec: ModelSpec, where: Mapping[str, Any]
 ) -> tuple[dict[str, Any], bool]:
-    """Size, mean and std of the preprocessing, and whether it reverses the colour channels. They are measured on the image processor.
-
-    Processors rescale and normalise in different ways, but all are affine per channel, ``value = (pixel - mean) / std``. So their outputs
-    for black and white pixels determine mean and std.
-    """
     # this backend needs no torchvision
     processor = transformers.AutoImageProcessor.from_pretrained(spec.name, backend="pil", **where)
-    black, white, red = (_processed(processor, colour) for colour in ("black", "white", "red"))
-    centre = (slice(None), black.shape[1] // 2, black.shape[2] // 2)
-    low, high = black[centre], white[centre]
-    std = 1 / (high - low)
-    mean = 0 - low * std
-    reverse = bool((red[centre] - low).abs().argmax() != 0)
-    if reverse:
-        mean, std = mean.flip(0), std.flip(0)
-    height, width = black.shape[1:]
-    return {
-        "size": (height, width),
-        **_hf_fit(processor, min(height, width), f"{spec.scheme}:{spec.name}"),
-        "interpolation": _hf_interpolation(processor),
-        "mean": tuple(round(float(v), 6) for v in mean),
-        "std": tuple(round(float(v), 6) for v in std),
-    }, reverse
-
-
-def _processed(processor: Any, colour: str) -> Tensor:
-    values = processor(images=Image.new("RGB", (512, 512), colour), return_tensors="pt")["pixel_values"]
-    return torch.as_tensor(values)[0].double()
-
-
-def _hf_fit(processor: Any, side: int, spec: str) -> dict[str, Any]:
-    """The arguments of Classifier that say how photos are fitted: the size of the shorter side before the centre crop, or squashing."""
-    size = dict(getattr(processor, "size", None) or {})
-    crop_pct = getattr(processor, "crop_pct", None)
-    if size.get("shortest_edge") and crop_pct and size["shortest_edge"] < 384:  # ConvNeXT's rule
-        return {"resize": int(size["shortest_edge"] / crop_pct)}
-    if size.get("shortest_edge") and not crop_pct:
-        return {"resize": int(size["shortest_edge"])}
-    return squashing(spec, side, max(side, int(size.get("height") or side)))
-
-
-def _hf_interpolation(processor: Any) -> str:
-    code = getattr(processor, "resample", None)
-    return interpolation(Image.Resampling(code).name.lower() if code is not None else "bilinear")
+    return of_processor(processor, f"{spec.scheme}:{spec.name}")
 
 
 # ---- what the hubs share -----------------------------------------------------------------------------------
@@ -340,18 +280,3 @@ def load_transformer(scheme: str, name: str, kind: str) -> tuple[Any, Any]:
     except (OSError, ValueError, KeyError, ImportError) as error:
         raise ModelError(f"{scheme}:{name} cannot be loaded: {reason_of(error)}") from error
     return model.float().eval().requires_grad_(False), tokenizer
-
-
-def special_tokens(tokenizer: Any, texts: int = 1) -> list[list[int]]:
-    """The special tokens that a tokenizer adds before ``texts`` texts, between them, and after them."""
-    marker, found = tokenizer("a", add_special_tokens=False)["input_ids"], []
-    rest = tokenizer(*["a"] * texts)["input_ids"]
-    for _ in range(texts):
-        at = next((k for k in range(len(rest)) if rest[k : k + len(marker)] == marker), None)
-        if at is None:
-            raise ModelError(
-                "tokenizers that split a text differently next to special tokens are not supported"
-            )
-        found.append(rest[:at])
-        rest = rest[at + len(marker) :]
-    return [*found, rest]

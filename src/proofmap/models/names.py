@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Literal
@@ -23,13 +21,3 @@ def label_names(dataset: Literal["cifar10", "cifar100", "imagenet"]) -> tuple[st
         return _CIFAR10
     file = files("proofmap.models").joinpath(f"{dataset}_names.txt")
     return tuple(file.read_text(encoding="utf-8").splitlines())
-
-
-def distinct(names: Sequence[str]) -> tuple[str, ...]:
-    """The names, with the index added to each name that occurs more than once. Upper and lower case count as equal.
-
-    >>> distinct(["Cardigan", "cat", "cardigan"])
-    ('Cardigan (0)', 'cat', 'cardigan (2)')
-    """
-    times = Counter(name.lower() for name in names)
-    return tuple(f"{name} ({index})" if times[name.lower()] > 1 else name for index, name in enumerate(names))

@@ -29,18 +29,28 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from proofmap.classifier.token_nets import (
+    Gates,
+    PerLabelNet,
+    TokenNet,
+    TokenReader,
+    check_embeddings,
+    embedding_table,
+    reader_and_ends,
+    run_model,
+    sequence_classifier,
+    special_tokens,
+    token_reader,
+)
 from proofmap.core.errors import InputError, MissingExtra, ModelError, require
 from proofmap.core.inputs import Text, Tokens
-from proofmap.models.hubs import load_transformer, special_tokens
-from proofmap.models.names import distinct
+from proofmap.models.hubs import load_transformer
 from proofmap.models.spec import ModelSpec
-from proofmap.models.token_nets import Gates, PerLabelNet, TokenNet, TokenReader, run_model
 from proofmap.plugins.identity import identity
 
 _PACKAGE, _ARCHIVE = "all_minilm_l6_v2", "model.zip"
 _SCALE = 20.0
 """The factor from cosines to logits, as in the training of sentence transformers."""
-_CLOSE = 1e-3
 _LONG = 2048
 """The default maximum number of words of a text that is read in windows."""
 _Loaded = tuple[Any, dict[str, Any]]
@@ -52,15 +62,8 @@ _Loaded = tuple[Any, dict[str, Any]]
 
 def _sequence(spec: ModelSpec) -> _Loaded:
     model, tokenizer = load_transformer(spec.scheme, spec.name, "AutoModelForSequenceClassification")
-    config = model.config
-    if config.num_labels < 2:
-        raise ModelError(f"{spec.text} has one output: it predicts a number, and Proofmap explains labels")
-    reader, before, after = _reader_and_ends(spec, model, tokenizer)
-    net = SequenceNet(model, before, after)
-    _check_embeddings(spec, net, reader, tokenizer, lambda **given: model(**given).logits)
-    names = distinct([str(config.id2label[k]) for k in range(config.num_labels)])
-    several = getattr(config, "problem_type", None) == "multi_label_classification"
-    return _made(spec, net, reader, names, outputs="sigmoid" if several else "logits")
+    net, reader, found = sequence_classifier(spec.text, model, tokenizer)
+    return _made(spec, net, reader, **found)
 
 
 def _entailment(spec: ModelSpec, labels: Sequence[str] | None) -> _Loaded:
@@ -73,16 +76,16 @@ def _entailment(spec: ModelSpec, labels: Sequence[str] | None) -> _Loaded:
         )
     numbers = _tokens_of_labels(names, spec.template("This text is about {}."), tokenizer)
     first, between, last = special_tokens(tokenizer, texts=2)
-    table, kinds = _table(model), _second_kind(model, tokenizer)
+    table, kinds = embedding_table(model), _second_kind(model, tokenizer)
     endings = [torch.cat([table[between], table[[*own, *last]] + kinds]) for own in numbers]
-    reader = _reader(spec, model, tokenizer, len(first) + max(map(len, endings)))
+    reader = token_reader(spec.text, model, tokenizer, len(first) + max(map(len, endings)))
     return _made(spec, EntailmentNet(model, table[first], endings, int(entails[0])), reader, names)
 
 
 def _language_model(spec: ModelSpec, labels: Sequence[str] | None) -> _Loaded:
     names = spec.labels(labels)
     model, tokenizer = load_transformer(spec.scheme, spec.name, "AutoModelForCausalLM")
-    table, numbers = _table(model), _tokens_of_labels(names, spec.template(" {}"), tokenizer)
+    table, numbers = embedding_table(model), _tokens_of_labels(names, spec.template(" {}"), tokenizer)
     first, _ = special_tokens(tokenizer)
     if not first and tokenizer.bos_token_id is not None:
         first = [tokenizer.bos_token_id]
@@ -90,7 +93,7 @@ def _language_model(spec: ModelSpec, labels: Sequence[str] | None) -> _Loaded:
         raise ModelError(
             f"{spec.text} has no token for the beginning of a text, so it cannot read a text whose words are all hidden"
         )
-    reader = _reader(spec, model, tokenizer, len(first) + max(map(len, numbers)))
+    reader = token_reader(spec.text, model, tokenizer, len(first) + max(map(len, numbers)))
     return _made(
         spec, ContinuationNet(model, table[first], [table[own] for own in numbers], numbers), reader, names
     )
@@ -117,7 +120,7 @@ def _minilm(spec: ModelSpec, labels: Sequence[str] | None) -> _Loaded:
     special = {f"{name}_token": f"[{name.upper()}]" for name in ("unk", "mask", "cls", "sep", "pad")}
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=read, **special)
     model = model.float().eval().requires_grad_(False)
-    reader, before, after = _reader_and_ends(spec, model, tokenizer)
+    reader, before, after = reader_and_ends(spec.text, model, tokenizer)
     rows = []
     with torch.no_grad():
         for own in _tokens_of_labels(names, spec.template("{}"), tokenizer):
@@ -130,7 +133,7 @@ def _minilm(spec: ModelSpec, labels: Sequence[str] | None) -> _Loaded:
         sentence = F.normalize((states * share).sum(dim=1) / share.sum(dim=1), dim=-1)
         return _SCALE * sentence @ net.sentences.T
 
-    _check_embeddings(spec, net, reader, tokenizer, logits)
+    check_embeddings(spec.text, net, reader, tokenizer, logits)
     return _made(spec, net, reader, names)
 
 
@@ -187,14 +190,6 @@ READERS: dict[str, Callable[..., _Loaded]] = {
 
 
 # ---- nets ----------------------------------------------------------------------------------------------------------
-
-
-class SequenceNet(TokenNet):
-    """A model of transformers for sequence classification."""
-
-    def logits(self, tokens: Tensor, attention: Tensor | Gates) -> Tensor:
-        found: Tensor = run_model(self.model, tokens, attention).logits
-        return found
 
 
 class SentenceNet(TokenNet):
@@ -278,31 +273,6 @@ class ContinuationNet(PerLabelNet):
 # ---- parts ----------------------------------------------------------------------------------------------------------
 
 
-def _table(model: Any) -> Tensor:
-    found: Tensor = model.get_input_embeddings().weight.detach()
-    return found
-
-
-def _reader(spec: ModelSpec, model: Any, tokenizer: Any, special: int) -> TokenReader:
-    return TokenReader(tokenizer, _table(model), _window(model, tokenizer), special, spec.text)
-
-
-def _reader_and_ends(spec: ModelSpec, model: Any, tokenizer: Any) -> tuple[TokenReader, Tensor, Tensor]:
-    """The reader, and the embeddings of the special tokens before and after a text."""
-    table, (first, last) = _table(model), special_tokens(tokenizer)
-    return _reader(spec, model, tokenizer, len(first) + len(last)), table[first], table[last]
-
-
-def _window(model: Any, tokenizer: Any) -> int | None:
-    """The largest number of tokens that the net and the tokenizer allow."""
-    known = [getattr(model.config, name, None) for name in ("max_position_embeddings", "n_positions")]
-    known.append(getattr(tokenizer, "model_max_length", None))
-    sizes = [int(size) for size in known if size and 0 < size < 10**6]
-    if sizes and getattr(model.config, "model_type", "") in ("roberta", "xlm-roberta", "camembert"):
-        sizes.append(sizes[0] - 2)  # their positions begin after the padding
-    return min(sizes, default=None)
-
-
 def _second_kind(model: Any, tokenizer: Any) -> Tensor | float:
     """The embedding that a BERT adds to the tokens of the second of two texts."""
     found = [
@@ -356,24 +326,3 @@ def _tokens_of_labels(names: Sequence[str], template: str, tokenizer: Any) -> li
             )
         seen[own] = name
     return [list(own) for own in seen]
-
-
-@torch.no_grad()
-def _check_embeddings(
-    spec: ModelSpec, net: TokenNet, reader: TokenReader, tokenizer: Any, logits: Any
-) -> None:
-    """Raise if a net's outputs for embeddings differ from those for tokens, or if a text's outputs change in a batch with a longer text."""
-    inputs = Tokens(width=reader.table.shape[1], length=8, slots=4, reader=reader)
-    texts = ["a b c d", "a"]
-    x = torch.stack([inputs.prepare(text) for text in texts])
-    found = net(x)
-    net.try_gates(x, [inputs.removed(x), inputs.closed(x)])
-    for text, own in zip(texts, found, strict=True):
-        tokens = tokenizer(text, return_tensors="pt")
-        given = {"input_ids": tokens["input_ids"], "attention_mask": tokens["attention_mask"]}
-        moved = float((logits(**given)[0] - own).abs().max() / (1 + own.abs().max()))
-        if not moved <= _CLOSE:
-            raise ModelError(
-                f"{spec.text} gives other outputs for embeddings than for tokens, or for a text next to a longer one (by {moved:.2g}), so it "
-                "cannot be explained at its embedding; explain it as a function of strings: pm.Classifier(function, inputs=Text())"
-            )

@@ -69,7 +69,7 @@ class Tokens(TextInputs):
     kind = "tokens"
     form = "(N, channels, slots)"
     fills = ("gray", "delete", "closed", "mask", "unknown", "zero", "mean-embedding", "images")
-    shape_hint = "It must take embedded tokens: see proofmap.models.token_nets"
+    shape_hint = "It must take embedded tokens: see proofmap.classifier.token_nets"
     may_be_longer = ("refuse", "cut", "windows")
 
     width: int

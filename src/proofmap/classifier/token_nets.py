@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from proofmap.core.errors import ModelError
 from proofmap.core.inputs.text import SPLITS
 from proofmap.core.inputs.tokens import Piece, Tokens
+from proofmap.core.text import distinct
 
 _AJAR = 1e-3
 """The smallest gate (:meth:`TokenNet.gated`) of a token that is partly shown."""
@@ -291,3 +292,88 @@ def _by_tokens(text: str, tokens: list[tuple[int, int]], slots: int) -> list[Pie
     if pieces and start < len(text):
         pieces[-1] = (pieces[-1][0] + text[start:], pieces[-1][1])
     return pieces
+
+
+# ---- transformers with their tokenizers -------------------------------------------------------------------------
+
+_CLOSE = 1e-3
+
+
+def special_tokens(tokenizer: Any, texts: int = 1) -> list[list[int]]:
+    """The special tokens that a tokenizer adds before ``texts`` texts, between them, and after them."""
+    marker, found = tokenizer("a", add_special_tokens=False)["input_ids"], []
+    rest = tokenizer(*["a"] * texts)["input_ids"]
+    for _ in range(texts):
+        at = next((k for k in range(len(rest)) if rest[k : k + len(marker)] == marker), None)
+        if at is None:
+            raise ModelError(
+                "tokenizers that split a text differently next to special tokens are not supported"
+            )
+        found.append(rest[:at])
+        rest = rest[at + len(marker) :]
+    return [*found, rest]
+
+
+def sequence_classifier(who: str, model: Any, tokenizer: Any) -> tuple[TokenNet, TokenReader, dict[str, Any]]:
+    """A net of a transformer for sequence classification, its reader, and the names and the kind of its outputs. Messages call it ``who``."""
+    config = model.config
+    if config.num_labels < 2:
+        raise ModelError(f"{who} has one output: it predicts a number, and Proofmap explains labels")
+    reader, before, after = reader_and_ends(who, model, tokenizer)
+    net = _SequenceNet(model, before, after)
+    check_embeddings(who, net, reader, tokenizer, lambda **given: model(**given).logits)
+    several = getattr(config, "problem_type", None) == "multi_label_classification"
+    names = tuple(str(config.id2label[k]) for k in range(config.num_labels))
+    return net, reader, {"names": distinct(names), "outputs": "sigmoid" if several else "logits"}
+
+
+class _SequenceNet(TokenNet):
+    """A model of transformers for sequence classification."""
+
+    def logits(self, tokens: Tensor, attention: Tensor | Gates) -> Tensor:
+        found: Tensor = run_model(self.model, tokens, attention).logits
+        return found
+
+
+def embedding_table(model: Any) -> Tensor:
+    found: Tensor = model.get_input_embeddings().weight.detach()
+    return found
+
+
+def token_reader(who: str, model: Any, tokenizer: Any, special: int) -> TokenReader:
+    return TokenReader(tokenizer, embedding_table(model), _window(model, tokenizer), special, who)
+
+
+def reader_and_ends(who: str, model: Any, tokenizer: Any) -> tuple[TokenReader, Tensor, Tensor]:
+    """The reader, and the embeddings of the special tokens before and after a text."""
+    table, (first, last) = embedding_table(model), special_tokens(tokenizer)
+    return token_reader(who, model, tokenizer, len(first) + len(last)), table[first], table[last]
+
+
+def _window(model: Any, tokenizer: Any) -> int | None:
+    """The largest number of tokens that the net and the tokenizer allow."""
+    known = [getattr(model.config, name, None) for name in ("max_position_embeddings", "n_positions")]
+    known.append(getattr(tokenizer, "model_max_length", None))
+    sizes = [int(size) for size in known if size and 0 < size < 10**6]
+    if sizes and getattr(model.config, "model_type", "") in ("roberta", "xlm-roberta", "camembert"):
+        sizes.append(sizes[0] - 2)  # their positions begin after the padding
+    return min(sizes, default=None)
+
+
+@torch.no_grad()
+def check_embeddings(who: str, net: TokenNet, reader: TokenReader, tokenizer: Any, logits: Any) -> None:
+    """Raise if a net's outputs for embeddings differ from those for tokens, or if a text's outputs change in a batch with a longer text."""
+    inputs = Tokens(width=reader.table.shape[1], length=8, slots=4, reader=reader)
+    texts = ["a b c d", "a"]
+    x = torch.stack([inputs.prepare(text) for text in texts])
+    found = net(x)
+    net.try_gates(x, [inputs.removed(x), inputs.closed(x)])
+    for text, own in zip(texts, found, strict=True):
+        tokens = tokenizer(text, return_tensors="pt")
+        given = {"input_ids": tokens["input_ids"], "attention_mask": tokens["attention_mask"]}
+        moved = float((logits(**given)[0] - own).abs().max() / (1 + own.abs().max()))
+        if not moved <= _CLOSE:
+            raise ModelError(
+                f"{who} gives other outputs for embeddings than for tokens, or for a text next to a longer one (by {moved:.2g}), so it "
+                "cannot be explained at its embedding; explain it as a function of strings: pm.Classifier(function, inputs=Text())"
+            )
