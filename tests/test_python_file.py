@@ -93,7 +93,7 @@ def test_a_class_becomes_a_metric(mine: Path) -> None:
         (pm.make_method, "{}:bright:power=2", "has no settings"),
         (pm.make_method, "{}:Brightness:glow=2", "no setting 'glow'"),
         (pm.make_method, "{}:NOTHING", "not int"),
-        (make_metric, "{}:bright", "a metric is a name, a Metric, not function"),
+        (make_metric, "{}:NOTHING", "a metric is a name, a Metric or a function, not int"),
     ],
 )
 def test_mistakes_are_told(mine: Path, make: object, spec: str, told: str) -> None:
@@ -197,7 +197,7 @@ def test_names_that_a_file_registers_are_known_wherever_the_file_is_named(
     assert study.named_metrics() and [m.name for m in study.named_methods().values()] == ["bright-of-plugins"]
     again = {"metrics": given[1], "methods": given[0], "fills": [*study.fills]}
     found = pm.evaluate(conv_classifier(8), pixels(1, 8), labels="top1", **again)
-    assert [result.method for result in found.results] == ["bright-of-plugins"]
+    assert [result.name for result in found.results] == ["bright-of-plugins"]
 
 
 def test_a_file_alone_is_refused_with_what_it_has(mine: Path) -> None:

@@ -123,7 +123,10 @@ class Session:
     # ---- what is found or built once --------------------------------------------------------------------------------
 
     def memo(self, key: Hashable, build: Callable[[], T]) -> T:
-        """The result of ``build()``, which is called once per key. Results are dropped when the net changes."""
+        """The result of ``build()``, which is called once per key. Results are dropped when the net changes.
+
+        Plug-ins share the session, so a plug-in's key is ``(self, "what")``: plug-ins are equal if their settings are.
+        """
         known = _hashable(key)
         if known not in self._memo:
             self._memo[known] = key, build()  # with the key, whose parts may be known by their identity alone

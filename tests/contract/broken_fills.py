@@ -55,6 +55,15 @@ def restless() -> Fill:
     return fill(record=lambda self, session: {"fill": "gray", "time": next(times)})
 
 
+class Forgetful(Gray):
+    """What depends on its setting is kept without its settings in the key."""
+
+    share: float = 0.5
+
+    def backgrounds(self, session: Session, images: Tensor, keys: Tensor) -> Tensor:
+        return images * session.memo(self.name, lambda: self.share)
+
+
 def remembering() -> Fill:
     """It keeps the gray of the first net that it was used for."""
 
@@ -105,6 +114,7 @@ FILLS: list[tuple[str, Fill, str]] = [
         r"InputError: images must lie in \[0, 1\]",
     ),
     ("a_background_depends_on_its_image_and_key_alone", showing(of_positions), "change with the order"),
+    ("a_session_keeps_two_settings_apart", Forgetful(), r"write session.memo\(\(self, ...\), ...\)"),
     (
         "random_means_that_the_key_matters",
         fill(Noise, random=False),

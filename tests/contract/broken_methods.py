@@ -57,6 +57,16 @@ def in_its_precision(f: Any, x: Tensor, labels: Tensor, *_: Any) -> Tensor:
     return (1e4 + per_label(f, x, labels)).to(f.dtype)
 
 
+class Forgetful(Gradient):
+    """What depends on its setting is kept without its settings in the key."""
+
+    power: float = 2.0
+
+    def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
+        power = session.memo((self.name, "power"), lambda: self.power)
+        return per_label(None, images, labels) ** power
+
+
 def careless(what: Callable[[Any, Tensor, Tensor], object]) -> Method:
     """A method that does something it must not do, beside its work."""
 
@@ -154,6 +164,7 @@ METHODS: list[tuple[str, Method, str]] = [
         "maps change when an image is alone",
     ),
     ("it_works_where_gradients_are_switched_off", computing(enabling), "gradients are left switched on"),
+    ("a_session_keeps_two_settings_apart", Forgetful(), r"write session.memo\(\(self, ...\), ...\)"),
     (
         "it_leaves_the_net_and_the_random_state_alone",
         careless(lambda f, x, labels: f.logits(x).sum() and next(f.net.parameters()).data.add_(1)),

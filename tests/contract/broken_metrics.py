@@ -24,6 +24,15 @@ class Mean(Metric):
         return judged.maps[:, 0].flatten(1).mean(dim=1)
 
 
+class Forgetful(Mean):
+    """What depends on its setting is kept without its settings in the key."""
+
+    times: float = 1.0
+
+    def values(self, judged: Judged) -> Tensor:
+        return super().values(judged) * judged.session.memo(self.name, lambda: self.times)
+
+
 def metric(kind: type[Metric] = Mean, /, **changes: Any) -> Metric:
     """A metric with other attributes."""
     return type("Changed", (kind,), changes)()
@@ -122,6 +131,11 @@ METRICS: list[tuple[str, Metric, str]] = [
         "a_value_depends_on_its_image_and_maps_alone",
         giving(lambda judged: judged.maps.flatten(1).mean(dim=1)),
         "values change where the label -1 is added",
+    ),
+    (
+        "a_session_keeps_two_settings_apart",
+        Forgetful(),
+        r"write session.memo\(\(self, ...\), ...\)",
     ),
     (
         "series_and_rows_are_judged_or_refused",

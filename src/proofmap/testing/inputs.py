@@ -26,6 +26,7 @@ from proofmap.session import Session
 from proofmap.testing.plugins import (
     TRIED,
     Contract,
+    assert_apart,
     assert_close,
     assert_leaves_alone,
     assert_records,
@@ -196,6 +197,17 @@ def a_background_depends_on_its_image_and_key_alone(fill: Fill) -> None:
         assert torch.equal(used(other, x, keys), dataclasses.replace(fill)(other, x, keys)), (
             "a fill that was used for another net before shows something else"
         )
+
+
+@check_fill.promise
+def a_session_keeps_two_settings_apart(fill: Fill) -> None:
+    for f, x, keys in _served(fill):
+
+        def shown(one: Fill, session: Session, x: Tensor = x, keys: Tensor = keys) -> Tensor:
+            one.prepare(session)
+            return one(session, x, keys)
+
+        assert_apart(fill, functools.partial(Session, f), shown, f"backgrounds of {f.inputs.noun}")
 
 
 @check_fill.promise

@@ -16,6 +16,7 @@ from proofmap.testing.plugins import (
     PICTURES,
     TRIED,
     assert_alone,
+    assert_apart,
     assert_close,
     assert_leaves_alone,
     may_be_refused,
@@ -35,12 +36,16 @@ _IMAGES = values(PICTURES, len(_LABELS))
 
 
 def _maps(method: Method, f: Classifier, x: Tensor, labels: Tensor, *, seed: int = 0) -> Tensor:
-    """The method's maps. Random images are drawn from a fixed pool, as in a study, and not from the other images of the call."""
+    return _session(f, seed).maps(method, x, labels)
+
+
+def _session(f: Classifier, seed: int = 0) -> Session:
+    """A session in which random images are drawn from a fixed pool, as in a study, and not from the other images of the call."""
 
     def pool() -> Distractors | None:
         return Distractors.from_images(values(f.inputs, _POOL, seed=7), f.inputs)
 
-    return Session(f, seed=seed, role="learn", distractors=pool).maps(method, x, labels)
+    return Session(f, seed=seed, role="learn", distractors=pool)
 
 
 def _classifier(method: Method, batch_size: int = 64, inputs: Inputs = PICTURES) -> Classifier:
@@ -90,6 +95,14 @@ def a_map_depends_on_its_image_and_label_alone(method: Method) -> None:
     maps = _maps(method, f, _IMAGES, labels)
     assert_close(maps[0, :2], usual[0, [2, 0]], "maps", "with the order of labels")
     assert_close(maps[1, 0], usual[1, 0], "maps", "where other places have the label -1")
+
+
+@check_method.promise
+def a_session_keeps_two_settings_apart(method: Method) -> None:
+    f = _classifier(method)
+    assert_apart(
+        method, lambda: _session(f), lambda one, session: session.maps(one, _IMAGES[:1], _LABELS[:1]), "maps"
+    )
 
 
 @check_method.promise

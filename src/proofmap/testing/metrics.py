@@ -28,6 +28,7 @@ from proofmap.testing.plugins import (
     PICTURES,
     TRIED,
     assert_alone,
+    assert_apart,
     assert_close,
     assert_leaves_alone,
     assert_records,
@@ -75,12 +76,16 @@ def _usual_maps(inputs: Inputs, method: Method = _USUAL_METHOD) -> Tensor:
 
 
 def _judged(
-    f: Classifier, rows: Sequence[int] = range(_N), labels: Tensor = _LABELS, method: Method = _USUAL_METHOD
+    f: Classifier,
+    rows: Sequence[int] = range(_N),
+    labels: Tensor = _LABELS,
+    method: Method = _USUAL_METHOD,
+    session: Session | None = None,
 ) -> _Watched:
     """A method's maps for some of the test images, with everything that a metric may need: images, labels, truth and boxes."""
     some, boxed = list(rows), f.inputs == PICTURES
     return _Watched(
-        Session(f, role="learn"),
+        session or Session(f, role="learn"),
         values(f.inputs, _N)[some],
         labels[some].clone(),
         _usual_maps(f.inputs, method)[some, : labels.shape[1]].clone(),
@@ -125,6 +130,17 @@ def a_value_depends_on_its_image_and_maps_alone(metric: Metric) -> None:
     if long[1] is not None and short[1] is not None:
         assert bool(long[1][:, 2].isnan().all()), "the pair of the label -1 has a value, expected NaN"
         assert_close(long[1][:, :2], short[1], "pairs", "where the label -1 is added")
+
+
+@check_metric.promise
+def a_session_keeps_two_settings_apart(metric: Metric) -> None:
+    f = shared_classifier(PICTURES)
+
+    def measured(one: Metric, session: Session) -> Tensor:
+        return one.measure(_judged(f, session=session))[0]
+
+    if not isinstance(metric, RunMetric):
+        assert_apart(metric, lambda: Session(f, role="learn"), measured, "values")
 
 
 @check_metric.promise

@@ -8,7 +8,7 @@ import functools
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -19,7 +19,8 @@ from proofmap.classifier import Classifier
 from proofmap.classifier.view import has_hooks
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Pictures, Rows, Series, Text, TextInputs
-from proofmap.plugins.settings import Plugin
+from proofmap.plugins.settings import Plugin, settings_of
+from proofmap.session import Session
 
 Thing = TypeVar("Thing")
 P = TypeVar("P", bound=Plugin)
@@ -211,6 +212,47 @@ def assert_close(found: Tensor, expected: Tensor, what: str, when: str) -> None:
     assert torch.allclose(found, expected, rtol=1e-3, atol=1e-3 * largest + 1e-12, equal_nan=True), (
         f"{what} change {when}, by up to {float((found - expected).nan_to_num().abs().max()):.2g} of {largest:.2g}"
     )
+
+
+def _with_other_settings(plugin: P) -> P | None:
+    """The plug-in with its switches turned and its numbers halved or raised by 1; None if it has none, or refuses them together."""
+    other: dict[str, object] = {}
+    for info in settings_of(type(plugin)):
+        value = getattr(plugin, info.name)
+        tried = (
+            (value // 2, value + 1)
+            if isinstance(value, int)
+            else (value / 2, value + 1)
+            if isinstance(value, float)
+            else ()
+        )
+        for new in (not value,) if isinstance(value, bool) else tried:
+            with suppress(InputError):
+                if info.checked(new) != value:
+                    other[info.name] = new
+                    break
+    with suppress(InputError):
+        return dataclasses.replace(plugin, **other) if other else None
+    return None
+
+
+def assert_apart(
+    plugin: P, session: Callable[[], Session], run: Callable[[P, Session], Tensor], what: str
+) -> None:
+    """Assert that the result of a plug-in with other settings does not depend on whether ``plugin`` was used in its session before."""
+    other = _with_other_settings(plugin)
+    if other is None:
+        return
+    shared = session()
+    run(plugin, shared)
+    with suppress(InputError):  # these settings may be refused for the net
+        assert_close(
+            run(other, shared),
+            run(other, session()),
+            what,
+            f"in a session that {plugin.title()} has used before {other.title()}; write session.memo((self, ...), ...), "
+            "so that settings are in the key",
+        )
 
 
 @contextmanager
