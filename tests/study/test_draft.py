@@ -63,6 +63,28 @@ def test_it_writes_a_study_file_for_the_data(
     assert Study.from_toml("study.toml").named_methods()
 
 
+def test_options_are_written_into_the_study(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (world / "net.py").write_text("def make():\n    return 1\n")
+    options = [
+        "--model",
+        "net.py:make",
+        "--methods",
+        "random,grad-cam:layer=a\\1",
+        "--metrics",
+        "soundness:e2=0.1",
+    ]
+    options += ["--labels", "cat,dog", "--fills", "blur:sigma=2", "--controls", "--number", "2", "--correct", "--seed", "3", "--thresholds", "released"]  # fmt: skip
+    assert run(monkeypatch, "evaluate", "--data", "photos", *options, "--write-study", "study.toml") == 0
+    study = Study.from_toml("study.toml")
+    assert (study.model, study.labels, study.seed) == (str(Path("net.py:make")), "cat,dog", 3)
+    assert study.methods == ("random", "grad-cam:layer=a\\1") and study.metrics == ("soundness:e2=0.1",)
+    assert study.controls and study.fills == ("blur:sigma=2",) and study.thresholds == "released"
+    assert study.images.number == 2 and study.images.correct
+    for mistake in (["--methods", "gradcam"], ["--maps", "maps.npz"]):
+        assert run(monkeypatch, "evaluate", "--data", "photos", *mistake, "--write-study", "more.toml") == 2
+        assert not (world / "more.toml").exists()
+
+
 def test_every_setting_that_is_commented_out_is_one(world: Path) -> None:
     for place in ("photos", "customers.csv", "beats.ts"):
         lines = draft(place, Path("study.toml")).splitlines()

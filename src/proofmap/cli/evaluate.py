@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -35,7 +35,7 @@ from proofmap.session import Session
 from proofmap.study import Executor, LocalExecutor, Outcome, Run, Study, run_study
 from proofmap.study.draft import draft
 from proofmap.study.manifest import FILE as MANIFEST
-from proofmap.study.manifest import Manifest
+from proofmap.study.manifest import Manifest, Selection
 from proofmap.study.planning import Plan
 from proofmap.study.run import forget_methods, preview
 from proofmap.study.sanity import sanity_notes
@@ -169,9 +169,6 @@ def evaluate(
     no_pictures: Annotated[bool, typer.Option("--no-pictures", help="Write no sheets and charts.")] = False,
     quiet: Annotated[bool, options.QUIET] = False,
 ) -> None:
-    if write_study is not None:
-        _write_study(write_study, data or ["."], target, text_column)
-        return
     given: dict[str, Any] = locals() | {
         "data": options.with_columns(data, target, text_column),
         "methods": None if methods is None else split_specs(methods),
@@ -181,6 +178,13 @@ def evaluate(
         "maps": store_maps,
     }
     given = {option: value for option, value in given.items() if value is not None}
+    if write_study is not None:
+        if study is not None or maps is not None:
+            raise InputError(
+                f"--write-study writes a new study file, without {'--maps' if study is None else str(study)}; leave it out"
+            )
+        _write_study(write_study, data or ["."], target, text_column, given)
+        return
     config = Study.from_toml(study) if study is not None else Study()
     chosen = {name: given[name] for name in ("number", "correct", "min_second_probability") if name in given}
     settings = {name: given[name] for name in setting_names(Study) if name in given}
@@ -223,14 +227,18 @@ def evaluate(
     _print_outcome(outcome, files)
 
 
-def _write_study(file: Path, data: list[str], target: str | None, text_column: str | None) -> None:
-    """Write a study file with comments for the data in a folder or file."""
+def _write_study(
+    file: Path, data: list[str], target: str | None, text_column: str | None, given: Mapping[str, Any]
+) -> None:
+    """Write a study file with comments for the data in a folder or file, with the settings that were given as options."""
     if len(data) > 1:
         raise InputError("--write-study takes one --data, the folder or file of your data")
     if file.exists():
         raise InputError(f"{file} exists; write to another file, or remove it")
     file = output_file(file, "--write-study", "study.toml")
-    write_text(file, draft(data[0], file, target=target or "", column=text_column or ""))
+    names = {*setting_names(Study), *setting_names(Selection)} - {"data"}
+    settings = {name: value for name, value in given.items() if name in names}
+    write_text(file, draft(data[0], file, target=target or "", column=text_column or "", settings=settings))
     shown = shown_path(file)
     stderr.print(f"wrote {shown}; next: look at the model in it, then proofmap evaluate {shown} --dry-run")
 

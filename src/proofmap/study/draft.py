@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import tomllib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from proofmap.core.errors import InputError
 from proofmap.core.files import suggest_path
@@ -13,6 +17,7 @@ from proofmap.core.text import one_line
 from proofmap.data.folders import files_below
 from proofmap.data.specs import open_data, read_for
 from proofmap.models import DEFAULT_MODEL
+from proofmap.study.study import Study
 
 _KINDS = {
     **dict.fromkeys((".csv", ".tsv", *PARQUET), "table"),
@@ -69,10 +74,13 @@ seed = 0
 """
 
 
-def draft(data: str, file: Path, *, target: str = "", column: str = "") -> str:
+def draft(
+    data: str, file: Path, *, target: str = "", column: str = "", settings: Mapping[str, Any] | None = None
+) -> str:
     """The text of a study file for the data in a folder or file, to be written to ``file``.
 
     ``target`` is the column of a table or of texts that has the true labels, ``column`` the one that has the texts.
+    ``settings`` are written in place of those of the draft.
     """
     place = Path(data)
     if not place.exists():
@@ -91,7 +99,7 @@ def draft(data: str, file: Path, *, target: str = "", column: str = "") -> str:
         open_data(read_for([f"{place}{suffix}"], {"table": "rows", "texts": "text"}.get(kind, "")))
     relative = os.path.relpath(place, file.parent)
     near = place.absolute().as_posix() if relative.startswith(f"..{os.sep}..") else Path(relative).as_posix()
-    return _TEXT.format(
+    text = _TEXT.format(
         words=one_line(f"the {kind} of {place}"),
         file=file.name,
         model=json.dumps(DEFAULT_MODEL if kind == "photos" else "model.py:make"),
@@ -100,3 +108,13 @@ def draft(data: str, file: Path, *, target: str = "", column: str = "") -> str:
         methods=json.dumps(_METHODS[kind]),
         fill=json.dumps(_FILLS[kind]),
     )
+    for name, value in (settings or {}).items():
+        line = f"{name} = {json.dumps(value, ensure_ascii=False)}"
+        if re.search(rf"^(# )?{name} = ", text, re.MULTILINE):
+            text = re.sub(rf"^(# )?{name} = .*", line.replace("\\", r"\\"), text, flags=re.MULTILINE)
+        else:
+            text = text.replace("\n[images]\n", f"{line}\n\n[images]\n")
+    study = Study.from_table(tomllib.loads(text))
+    study.named_methods()  # mistakes are reported now
+    study.named_metrics()
+    return text
