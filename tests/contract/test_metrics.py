@@ -52,6 +52,8 @@ VARIANTS = [
     "li-soundness:points=6",
     "merlin-arthur-completeness",
     "merlin-arthur-soundness:share=0.5",
+    "captum-infidelity:samples=3",
+    "captum-sensitivity:samples=2",
     "sum-to-logit",
     "sum-to-logit:quantity=probability",
     "inter-method",

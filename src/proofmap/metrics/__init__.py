@@ -8,6 +8,7 @@ from proofmap.metrics import (  # noqa: F401 they register metrics and games
     adversarial,
     axioms,
     boxes,
+    captum,
     confidence,
     localisation,
     minimality,

@@ -16,11 +16,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from proofmap.classifier.raw import as_classifier
 from proofmap.core.errors import InputError
 from proofmap.core.registry import Registry
 from proofmap.methods.method import Cost
 from proofmap.metrics.games import Game
 from proofmap.metrics.judged import Judged
+from proofmap.metrics.playing import given_parts
 from proofmap.plugins.identity import identity, provenance
 from proofmap.plugins.settings import Plugin, required
 from proofmap.plugins.specs import make_plugin
@@ -53,9 +55,38 @@ class Metric(Plugin):
     def make(cls, spec: Any) -> Metric:
         return make_metric(spec)
 
-    def __call__(self, judged: Judged) -> Tensor:
-        """The values per image ``(N,)``."""
-        return self.measure(judged)[0]
+    def __call__(
+        self,
+        judged: Any = None,
+        x_batch: Any = None,
+        y_batch: Any = None,
+        a_batch: Any = None,
+        *,
+        model: Any = None,
+        **others: Any,
+    ) -> Any:
+        """The values per image ``(N,)`` of a :class:`Judged`.
+
+        It may also be called as a metric of Quantus, with ``model, x_batch, y_batch, a_batch``: ``a_batch[n]`` explains the label ``y_batch[n]``,
+        or the labels ``y_batch[n, k]``. The values are then an array. Other arguments of Quantus are not used.
+        """
+        if isinstance(judged, Judged):
+            return self.measure(judged)[0]
+        if x_batch is None or y_batch is None or a_batch is None:
+            raise InputError(
+                f"the metric {self.name} needs x_batch, y_batch and a_batch: images, labels and their maps"
+            )
+        session = Session(as_classifier(judged if model is None else model, x_batch), role="judge")
+        self.prepare(session)
+        found = []
+        for images, maps, labels in given_parts(session.net, x_batch, a_batch, y_batch):
+            values = torch.zeros(len(images), device=images.device)
+            whole = [(session.inputs.count, torch.arange(len(images)))]
+            for n, places in session.inputs.by_length(images) or whole:
+                cut = session.inputs.cut(images[places], n), labels[places], maps[places][..., :n]
+                values[places] = self.measure(Judged(session.at_length(n), *cut))[0].to(values)
+            found.append(values)
+        return torch.cat(found).cpu().numpy()
 
     def values(self, judged: Judged) -> Tensor:
         """Values per image ``(N,)``. A metric defines either this method or :meth:`pairs`, if an image's value is computed from its labels."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 import torch
@@ -112,19 +112,22 @@ def _areas(
     asked = labels if target is None else target
     if asked is None or (labels is not None and target is not None):
         raise InputError("say which labels the maps are of: labels=y, or target=y; one of the two")
+    found = [curves("insertion", net, *some, **options) for some in given_parts(net, images, maps, asked)]
+    auc, f = torch.cat([c.auc for c in found]), torch.cat([c.h for c in found])
+    return (auc[:, 0], f[:, 0]) if auc.shape[1] == 1 else (auc, f)
+
+
+def given_parts(
+    net: Classifier, images: Any, maps: Any, labels: Labels
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Images ``(n, *shape)``, their maps ``(n, L, *positions)`` and their labels ``(n, L)``, a part of what a person hands over at a time."""
     images = net.check_images(images_as_tensor(images, net.inputs))
-    rule = LabelRule.parse(asked, net.names, net.inputs.singular)
-    chosen = net.choose_labels(images, asked)
-    given = as_given(maps, "maps", net, len(images), rule)
-    found = []
+    chosen = net.choose_labels(images, labels)
+    given = as_given(maps, "maps", net, len(images), LabelRule.parse(labels, net.names, net.inputs.singular))
     for start in range(0, len(images), _AT_ONCE):
         places = range(start, min(start + _AT_ONCE, len(images)))
         some = chosen[start : places.stop]
-        found.append(
-            curves("insertion", net, images[start : places.stop], given.read(places, some), some, **options)
-        )
-    auc, f = torch.cat([c.auc for c in found]), torch.cat([c.h for c in found])
-    return (auc[:, 0], f[:, 0]) if chosen.shape[1] == 1 else (auc, f)
+        yield images[start : places.stop], given.read(places, some), some
 
 
 def curves(

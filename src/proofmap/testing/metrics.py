@@ -118,7 +118,7 @@ def a_value_depends_on_its_image_and_maps_alone(metric: Metric) -> None:
         return
 
     def run(batch_size: int, rows: list[int]) -> Tensor:
-        return metric(_judged(shared_classifier(PICTURES, batch_size=batch_size), rows))
+        return metric.measure(_judged(shared_classifier(PICTURES, batch_size=batch_size), rows))[0]
 
     found = assert_alone(run, _N, "values")
     assert found.is_floating_point(), f"values are {found.dtype}, expected floats"

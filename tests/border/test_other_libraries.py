@@ -1,0 +1,110 @@
+"""Our scores as metrics of Quantus, Captum's scores as ours, and objects of other libraries on the user's own model."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import proofmap as pm
+from tests.toys import MEAN, STD, TEXT, classifier_of, conv_net, normal, pixels, values
+
+X = normal(4, 3, 8, 8)
+Y = torch.tensor([0, 3, 1, 2])
+quiet = pytest.mark.filterwarnings("ignore:.*as the net takes them")
+
+
+# ---- our scores in Quantus ---------------------------------------------------------------------------------------------
+
+
+@quiet
+@pytest.mark.parametrize("name", ["soundness", "completeness", "insertion"])
+def test_a_score_of_ours_is_a_metric_of_quantus(name: str) -> None:
+    model, x_batch, y_batch = conv_net(), X.numpy(), Y.numpy()
+    a_batch = normal(4, 1, 8, 8, seed=5).numpy()
+    score = pm.make_metric(name)
+    found = score(model=model, x_batch=x_batch, y_batch=y_batch, a_batch=a_batch)
+    ours = {"soundness": pm.soundness, "completeness": pm.completeness, "insertion": pm.insertion_auc}[name]
+    assert isinstance(found, np.ndarray) and np.array_equal(found, ours(model, X, a_batch, Y).numpy())
+    # as quantus.evaluate calls its metrics
+    given = {
+        "s_batch": None,
+        "explain_func": print,
+        "explain_func_kwargs": {"method": "mine"},
+        "device": "cpu",
+    }
+    assert np.array_equal(
+        found, score(model=model, x_batch=x_batch, y_batch=y_batch, a_batch=a_batch, **given)
+    )
+    assert np.array_equal(found, score(model, x_batch, y_batch, a_batch))
+
+
+@quiet
+def test_several_labels_of_each_image_and_texts() -> None:
+    maps, labels = normal(4, 2, 8, 8, seed=6), torch.stack([Y, (Y + 1) % 4], dim=1)
+    model = conv_net()
+    found = pm.make_metric("soundness")(model, X, labels.numpy(), maps.numpy())
+    assert np.array_equal(
+        found, pm.evaluate(model, X, maps=maps, labels=labels)["maps"].values["soundness"].numpy()
+    )
+    net, x = classifier_of(TEXT), values(TEXT, 5)
+    given = np.random.default_rng(0).random((5, TEXT.count))
+    expected = pm.soundness(net, x, given, np.zeros(5, dtype=int))
+    assert np.array_equal(
+        pm.make_metric("soundness")(net, x, np.zeros(5, dtype=int), given), expected.numpy()
+    )
+
+
+def test_what_quantus_must_hand_over() -> None:
+    with pytest.raises(
+        pm.InputError, match="soundness needs x_batch, y_batch and a_batch: images, labels and"
+    ):
+        pm.make_metric("soundness")(conv_net(), X.numpy(), Y.numpy())
+
+
+# ---- Captum's scores as ours -----------------------------------------------------------------------------------------------
+
+
+class Sums(nn.Module):
+    """Two labels: the sum of all values, and its negative."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        total = x.flatten(1).sum(dim=1, keepdim=True)
+        return torch.cat([total, -total], dim=1)
+
+
+def test_infidelity_of_captum(captum: ModuleType) -> None:
+    f, x = pm.Classifier(Sums(), size=8, mean=MEAN, std=STD), pixels(3, 8)
+    # what hiding a position changes in the logit: nothing else is faithful
+    exact = ((x - torch.tensor(MEAN).view(-1, 1, 1)) / torch.tensor(STD).view(-1, 1, 1)).sum(dim=1)
+    maps = {"exact": exact, "scaled": 7 * exact, "other": normal(3, 8, 8)}
+    found = pm.evaluate(f, x, maps=maps, labels=0, metrics="captum-infidelity")
+    exact_, scaled, other = (found[name].values["captum-infidelity"] for name in maps)
+    assert exact_.max() < 1e-4 and scaled.max() < 1e-4 and other.min() > 1
+    alone = pm.evaluate(f, x[2:], maps=maps["other"][2:], labels=0, metrics="captum-infidelity")
+    torch.testing.assert_close(alone["maps"].values["captum-infidelity"], other[2:])
+
+
+def test_sensitivity_of_captum(captum: ModuleType) -> None:
+    f, x = pm.Classifier(conv_net(), size=8, mean=MEAN, std=STD), pixels(3, 8)
+
+    def steady(classifier: Any, images: Tensor, labels: Tensor) -> Tensor:
+        return torch.arange(64.0).view(1, 1, 8, 8).expand(*labels.shape, 8, 8)
+
+    def of_values(classifier: Any, images: Tensor, labels: Tensor) -> Tensor:
+        return images.sum(dim=1, keepdim=True).expand(*labels.shape, 8, 8)
+
+    found = pm.evaluate(
+        f, x, methods={"steady": steady, "of_values": of_values}, labels="top1", metrics="captum-sensitivity"
+    )
+    assert found["steady"].values["captum-sensitivity"].tolist() == [0, 0, 0]
+    moved = found["of_values"].values["captum-sensitivity"]
+    assert (moved > 0).all() and (moved < 0.05).all()
+    far = pm.evaluate(
+        f, x, methods={"of_values": of_values}, labels="top1", metrics="captum-sensitivity:radius=0.2"
+    )
+    assert (far["of_values"].values["captum-sensitivity"] > moved).all()
