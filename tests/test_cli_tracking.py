@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import proofmap as pm
-from proofmap.cli.tracking import trackers_for
+from proofmap.cli.evaluate import _trackers_for
 from proofmap.core.errors import InputError, MissingExtra
 from tests.command import run
 
@@ -43,7 +43,7 @@ def test_scores_have_plain_names_with_their_interval(judged: pm.Evaluation) -> N
 
 def test_tensorboard_has_the_scores_and_the_settings(judged: pm.Evaluation, tmp_path: Path) -> None:
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    trackers_for(["tensorboard"])(judged, tmp_path)
+    _trackers_for(["tensorboard"])(judged, tmp_path)
     found = accumulator.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     (event,) = found.Scalars("gradient/soundness")
     assert event.step == 2 and event.value == pytest.approx(judged.to_dict()["gradient/soundness"])
@@ -79,7 +79,7 @@ def test_mlflow_gets_names_that_it_allows(
 ) -> None:
     package = Package("mlflow")
     monkeypatch.setitem(sys.modules, "mlflow", package)
-    trackers_for(["mlflow"])(judged, tmp_path / "study")
+    _trackers_for(["mlflow"])(judged, tmp_path / "study")
     (_, options), (_, settings), (_, scores) = package.calls
     assert options == {"run_name": "study"} and settings["seed"] == "0"
     assert {"gradient/soundness", "gradient/soundness/low", "learned-mask:steps_1/soundness"} <= scores.keys()
@@ -116,9 +116,9 @@ def test_a_wrong_name_and_a_missing_package_are_refused_before_the_study(
     with pytest.raises(
         InputError, match=r"--track takes mlflow, wandb, tensorboard, not 'tensorbord'. Did you mean"
     ):
-        trackers_for(["tensorbord"])
+        _trackers_for(["tensorbord"])
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(
         MissingExtra, match=r"--track wandb needs the package 'wandb'.*pip install 'proofmap\[wandb\]'"
     ):
-        trackers_for(["wandb"])
+        _trackers_for(["wandb"])

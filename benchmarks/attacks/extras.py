@@ -57,7 +57,7 @@ def study(**options):
     return pm.Run("run")
 
 def tracked(name):
-    from proofmap.cli.tracking import trackers_for
+    from proofmap.cli.evaluate import _trackers_for as trackers_for
     trackers_for([name])(judged(), Path("."))
 
 def table(model):

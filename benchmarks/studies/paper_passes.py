@@ -15,7 +15,8 @@ from torch import Tensor
 
 from proofmap.bench.leaderboard import Leaderboard
 from proofmap.bench.record import Record
-from proofmap.results.statistics import mean_score, score_numbers, sign_flip_p
+from proofmap.results.compare import _sign_flip_p
+from proofmap.results.statistics import mean_score, score_numbers
 
 PAPER = "learned-mask at the paper's passes"
 OTHERS = ("learned-mask", "belief-mask", "belief-mask thorough", "belief-mask on gray and blur")
@@ -57,7 +58,7 @@ def main() -> None:
                     fills = board.views()[view]
                     d = average(records[PAPER], score, fills) - average(records[other], score, fills)
                     d = d[photos]
-                    p = float(sign_flip_p(d[:, None], resamples=100_000)[0])
+                    p = float(_sign_flip_p(d[:, None], resamples=100_000)[0])
                     found = score_numbers(mean_score(score, d, higher_is_better=True), n=False) | {"p": p}
                     differences.append(
                         {

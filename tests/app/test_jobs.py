@@ -67,7 +67,7 @@ def test_a_job_finds_what_evaluate_finds(client: TestClient, server: Server) -> 
 def test_masks_can_be_watched_while_they_are_learned(
     client: TestClient, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proofmap.app.running.EVERY", 0.0)
+    monkeypatch.setattr("proofmap.app.server.EVERY", 0.0)
     shown: list[dict[str, Any]] = []
     add = kept.MapJob.add
 

@@ -12,7 +12,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proofmap.results.statistics import mean_interval, mean_intervals, pooled_interval, student_quantile
+from proofmap.reproduce.artifacts import _pooled_interval
+from proofmap.results.statistics import mean_interval, mean_intervals, student_quantile
 from tests.toys import normal
 
 NAN = math.nan
@@ -141,13 +142,13 @@ def test_a_pooled_interval_is_that_of_the_ratios_jackknife_values() -> None:
     n, ratio = len(sums), sums.sum() / counts.sum()
     pseudo = n * ratio - (n - 1) * (sums.sum() - sums) / (counts.sum() - counts)
     low, high = written_out(pseudo.tolist())
-    assert pooled_interval(torch.from_numpy(values)) == pytest.approx((low, high), abs=0.02 * (high - low))
+    assert _pooled_interval(torch.from_numpy(values)) == pytest.approx((low, high), abs=0.02 * (high - low))
 
 
 def test_labels_of_an_image_are_not_counted_as_images() -> None:
     column = torch.linspace(0, 1, 20)[:, None] ** 2
-    once, often = pooled_interval(column), pooled_interval(column.expand(20, 50))
+    once, often = _pooled_interval(column), _pooled_interval(column.expand(20, 50))
     assert often == pytest.approx(once) and once == pytest.approx(mean_interval(column[:, 0]))
-    assert all(map(math.isnan, pooled_interval(column[:1].expand(1, 50))))
-    assert all(map(math.isnan, pooled_interval(torch.tensor([[0.1], [math.inf]]))))
-    assert all(map(math.isnan, pooled_interval(torch.full((3, 2), NAN))))
+    assert all(map(math.isnan, _pooled_interval(column[:1].expand(1, 50))))
+    assert all(map(math.isnan, _pooled_interval(torch.tensor([[0.1], [math.inf]]))))
+    assert all(map(math.isnan, _pooled_interval(torch.full((3, 2), NAN))))

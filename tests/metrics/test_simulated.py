@@ -9,16 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from proofmap.results.statistics import (
-    NO_LIMITS,
-    Limits,
-    holm,
-    images_needed,
-    mean_intervals,
-    pooled_interval,
-    sign_flip_p,
-    smallest_p,
-)
+from proofmap.reproduce.artifacts import _pooled_interval
+from proofmap.results.compare import _holm, _images_needed, _sign_flip_p, _smallest_p
+from proofmap.results.statistics import NO_LIMITS, Limits, mean_intervals
 
 Draw = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
 
@@ -79,7 +72,7 @@ def test_a_mean_over_pairs_is_covered_too() -> None:
         most = torch.from_numpy(4 - rng.binomial(3, common))
         values = values.masked_fill(torch.arange(4) >= most, torch.nan)
         truth = float(values.nansum() / (~values.isnan()).sum())
-        ends = np.array([pooled_interval(study) for study in values[:400]])
+        ends = np.array([_pooled_interval(study) for study in values[:400]])
         assert 0.92 <= coverage(ends, truth) <= 0.98
 
 
@@ -89,7 +82,7 @@ def test_a_mean_over_pairs_is_covered_too() -> None:
 @pytest.mark.parametrize("n", [10, 25])
 def test_p_is_uniform_where_two_methods_are_alike(n: int) -> None:
     values, _ = drawn("normal", n, 4000, seed=n)
-    p = sign_flip_p(values, resamples=2000)
+    p = _sign_flip_p(values, resamples=2000)
     for level in (0.01, 0.05, 0.2, 0.5, 0.9):
         within = 4 * (level * (1 - level) / len(p)) ** 0.5 + 2.0 ** (1 - n)
         assert float((p <= level).mean()) == pytest.approx(level, abs=within)
@@ -98,9 +91,9 @@ def test_p_is_uniform_where_two_methods_are_alike(n: int) -> None:
 def test_p_is_never_too_small_where_differences_are_few_or_tied() -> None:
     rng = np.random.default_rng(0)
     tied = rng.integers(-1, 2, (8, 4000))
-    assert float((sign_flip_p(tied) <= 0.05).mean()) <= 0.06
-    assert smallest_p(8) == sign_flip_p(np.ones((8, 1))).item() and smallest_p(0) == 1.0
-    assert smallest_p(30, 2000) == sign_flip_p(np.ones((30, 1)), resamples=2000).item()
+    assert float((_sign_flip_p(tied) <= 0.05).mean()) <= 0.06
+    assert _smallest_p(8) == _sign_flip_p(np.ones((8, 1))).item() and _smallest_p(0) == 1.0
+    assert _smallest_p(30, 2000) == _sign_flip_p(np.ones((30, 1)), resamples=2000).item()
 
 
 def test_holm_is_the_step_down_rule_and_does_not_count_nan() -> None:
@@ -112,15 +105,15 @@ def test_holm_is_the_step_down_rule_and_does_not_count_nan() -> None:
         return corrected
 
     p = np.random.default_rng(1).random(20).tolist()
-    assert holm(p).tolist() == pytest.approx(plain(p))
-    assert holm([0.01, np.nan, 0.02]).tolist() == pytest.approx([0.02, np.nan, 0.02], nan_ok=True)
-    assert holm([]).shape == (0,) and np.isnan(holm([np.nan])).all()
+    assert _holm(p).tolist() == pytest.approx(plain(p))
+    assert _holm([0.01, np.nan, 0.02]).tolist() == pytest.approx([0.02, np.nan, 0.02], nan_ok=True)
+    assert _holm([]).shape == (0,) and np.isnan(_holm([np.nan])).all()
 
 
 def test_of_a_hundred_tables_without_a_difference_five_have_a_decided_line() -> None:
     values, _ = drawn("normal", 20, 10 * 400)
-    p = sign_flip_p(values, resamples=2000).reshape(400, 10)
-    some = np.stack([holm(table) for table in p]).min(axis=1) < 0.05
+    p = _sign_flip_p(values, resamples=2000).reshape(400, 10)
+    some = np.stack([_holm(table) for table in p]).min(axis=1) < 0.05
     assert 0.02 <= float(some.mean()) <= 0.08
     assert float((p.min(axis=1) < 0.05).mean()) > 0.3  # uncorrected
 
@@ -130,8 +123,8 @@ def test_of_a_hundred_tables_without_a_difference_five_have_a_decided_line() -> 
 
 @pytest.mark.parametrize("difference, comparisons", [(0.5, 1), (0.8, 1), (0.5, 6)])
 def test_the_images_needed_decide_in_four_of_five_studies(difference: float, comparisons: int) -> None:
-    n = images_needed(difference, 1.0, comparisons=comparisons)
+    n = _images_needed(difference, 1.0, comparisons=comparisons)
     assert n is not None
     values, _ = drawn("normal", n, 1500, seed=n)
-    p = sign_flip_p(values + difference, resamples=2000)
+    p = _sign_flip_p(values + difference, resamples=2000)
     assert 0.75 <= float((p < 0.05 / comparisons).mean()) <= 0.87

@@ -15,8 +15,8 @@ import torch
 
 import proofmap as pm
 from proofmap.core.errors import InputError
-from proofmap.results.compare import Comparison, compare
-from proofmap.results.statistics import images_needed, mean_score
+from proofmap.results.compare import Comparison, _images_needed, compare
+from proofmap.results.statistics import mean_score
 from proofmap.study import run_study
 from tests.study.studies import toy_study
 from tests.toys import conv_classifier, linear_classifier, pixels
@@ -302,8 +302,8 @@ def test_the_images_needed_are_those_of_the_difference_found_or_of_the_one_asked
     found = with_values({"a": {"m": a}, "b": {"m": b}})
     d = torch.tensor(b).double() - torch.tensor(a).double()
     line, asked = compare(found).differences[0], compare(found, detect=0.01).differences[0]
-    assert line.images_needed == images_needed(float(d.mean()), float(d.std()))
-    assert asked.images_needed == images_needed(0.01, float(d.std()))
+    assert line.images_needed == _images_needed(float(d.mean()), float(d.std()))
+    assert asked.images_needed == _images_needed(0.01, float(d.std()))
     assert asked.images_needed > line.images_needed > 8 and line.verdict == "undecided"
     same = compare(with_values({"a": {"m": a}, "b": {"m": a}})).differences[0]
     assert same.images_needed is None and compare(found).table().splitlines()[0].split("  ")[-1] == "verdict"

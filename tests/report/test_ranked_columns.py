@@ -13,7 +13,8 @@ import torch
 
 import proofmap as pm
 from proofmap.core.inputs import Rows
-from proofmap.results.proof_shape import proof_names, shape_of
+from proofmap.results.proof_shape import shape_of
+from proofmap.results.score_tables import _proof_names
 from tests.test_row_fills import classifier, people
 
 
@@ -78,7 +79,7 @@ def test_tables_and_files_name_the_columns(proof: pm.Proof, tmp_path: Path) -> N
     text = str(proof)
     title, header, first = text.splitlines()[:3]
     assert title == f"maps by {result.name}"
-    names = proof_names(evaluation, result, 0, 0)
+    names = _proof_names(evaluation, result, 0, 0)
     assert (
         "columns" in header.split() and names in first and set(names.split(", ")) <= {"age", "money", "city"}
     )

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -15,11 +19,10 @@ import proofmap as pm
 from proofmap.classifier import Classifier
 from proofmap.cli import options
 from proofmap.cli.console import print_result, shown_path, stderr, table_width
-from proofmap.cli.tracking import trackers_for
-from proofmap.core.errors import InputError
+from proofmap.core.errors import InputError, require
 from proofmap.core.files import check_output, output_file, write_text
 from proofmap.core.inputs import TextInputs
-from proofmap.core.text import counted, size_text
+from proofmap.core.text import counted, did_you_mean, one_line, size_text
 from proofmap.methods.given import maps_in
 from proofmap.methods.method import default_method, make_method
 from proofmap.models import load_classifier
@@ -29,6 +32,7 @@ from proofmap.plugins.specs import split_specs
 from proofmap.report.display import NUMBER_FILES
 from proofmap.report.runs import save_run
 from proofmap.results import tables
+from proofmap.results.evaluation import Evaluation
 from proofmap.results.score_tables import shared_table
 from proofmap.results.verdict import verdict
 from proofmap.session import Session
@@ -41,6 +45,9 @@ from proofmap.study.run import forget_methods, preview
 from proofmap.study.sanity import sanity_notes
 from proofmap.study.study import KeptMaps
 from proofmap.study.watchers import watchers_for
+
+_Texts = Mapping[str, str]
+_Scores = Mapping[str, float]
 
 SCORE_FORMATS: dict[str, Callable[[pm.Evaluation], str]] = {
     "table": lambda evaluation: f"{verdict(evaluation)}\n\n{evaluation.table(table_width())}",
@@ -205,7 +212,7 @@ def evaluate(
     if executor == "ray" and threads is None and not (folder / MANIFEST).exists():
         threads = 1  # a core for each worker, unless the run was started with another number
 
-    log_scores = trackers_for(track or [])
+    log_scores = _trackers_for(track or [])
     outcome = run_study(
         config,
         folder,
@@ -360,3 +367,59 @@ def preview_text(plan: Plan) -> str:
     if plan.distractors:
         lines.append(f"distractors: {plan.distractors}")
     return "\n".join(lines)
+
+
+def _mlflow(package: Any, settings: _Texts, scores: _Scores, step: int, folder: Path) -> None:
+    with package.start_run(run_name=folder.name):
+        package.log_params({name: value[:6000] for name, value in settings.items()})
+        allowed = {re.sub(r"[^\w\-. :/]", "_", name): value for name, value in scores.items()}
+        package.log_metrics(allowed, step=step)
+
+
+def _wandb(package: Any, settings: _Texts, scores: _Scores, step: int, folder: Path) -> None:
+    with package.init(name=folder.name, config=dict(settings)) as run:
+        run.log(dict(scores), step=step)
+
+
+def _tensorboard(package: Any, settings: _Texts, scores: _Scores, step: int, folder: Path) -> None:
+    with package.SummaryWriter(str(folder / "tensorboard")) as writer:
+        writer.add_text("settings", json.dumps(dict(settings), indent=1), step)
+        for name, value in scores.items():
+            writer.add_scalar(name, value, step)
+
+
+_TRACKERS: Mapping[str, tuple[str, Callable[..., None]]] = {
+    "mlflow": ("mlflow", _mlflow),
+    "wandb": ("wandb", _wandb),
+    "tensorboard": ("torch.utils.tensorboard", _tensorboard),
+}
+
+
+def _trackers_for(names: Sequence[str]) -> Callable[[Evaluation, Path], None]:
+    """A function that logs the scores and settings of an evaluation, and the run directory's name, to these trackers. Raises if a name is not
+    that of a tracker, or its package is missing.
+
+    A tracker that fails is a message: the results are in the run directory.
+    """
+    for name in names:
+        if name not in _TRACKERS:
+            raise InputError(
+                f"--track takes {', '.join(_TRACKERS)}, not {name!r}.{did_you_mean(name, _TRACKERS)}"
+            )
+        for module in (name, _TRACKERS[name][0]):
+            require(module, extra=name, purpose=f"--track {name}")
+
+    def track(evaluation: Evaluation, folder: Path) -> None:
+        settings = {
+            key: value if isinstance(value, str) else json.dumps(value, default=str)
+            for key, value in evaluation.settings.items()
+        }
+        scores = {key: value for key, value in evaluation.to_dict().items() if math.isfinite(value)}
+        for name in names:
+            module, log = _TRACKERS[name]
+            try:
+                log(import_module(module), settings, scores, len(evaluation), folder)
+            except Exception as error:
+                stderr.print(f"{name} did not get the scores: {one_line(str(error))}")
+
+    return track

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from html import escape
 from pathlib import Path
 
@@ -19,16 +19,17 @@ from safetensors.torch import save
 from proofmap.core.errors import InputError, MissingExtra
 from proofmap.core.files import atomic_write, distinct_names, file_name, write_text, written_together
 from proofmap.core.inputs.pictures import OWN_SOFTWARE, SUFFIXES
+from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted
 from proofmap.report.figures import figures_of, make_figure
 from proofmap.report.figures.drawing import draw
-from proofmap.report.listed import lists_html
+from proofmap.report.listed import _curve_of, lists_html
 from proofmap.report.pictures import data_uri, picture_bytes
 from proofmap.report.sheets import MOST_IMAGES, explained_sheet
 from proofmap.results import score_tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import f_of_fill, given_by_fill
-from proofmap.results.proof_shape import position_records
+from proofmap.results.proof_shape import positions_in_order, shape_of
 from proofmap.results.records import MethodResult
 from proofmap.results.score_tables import (  # noqa: F401 results print themselves through this module
     dataframe,
@@ -111,8 +112,8 @@ def _pairs_csv(evaluation: Evaluation) -> str:
 
 def _positions_csv(evaluation: Evaluation) -> str:
     """The named positions as CSV, one line per method, input, label and position; the columns are those of
-    :func:`~proofmap.results.proof_shape.position_records`."""
-    return records_csv(list(position_records(evaluation)))
+    :func:`_position_records`."""
+    return records_csv(list(_position_records(evaluation)))
 
 
 NUMBER_FILES: Mapping[str, Callable[[Evaluation], str]] = {
@@ -276,3 +277,34 @@ def _own_mark() -> PngImagePlugin.PngInfo:
     info = PngImagePlugin.PngInfo()
     info.add_text("Software", OWN_SOFTWARE)
     return info
+
+
+def _position_records(evaluation: Evaluation) -> Iterator[dict[str, object]]:
+    """One record per method, input, label and position, in the order of the map. Inputs whose maps were not kept are left out.
+
+    ``probability`` is the label's probability while this position and those before it are shown. ``proves`` says whether the position is
+    among the top positions that together reach the belief.
+    """
+    inputs = evaluation.inputs
+    for result in evaluation.results:
+        for i in evaluation.pictured:
+            image = evaluation.image_of(i)
+            names = inputs.names_of(image)
+            for j, label in enumerate(evaluation.labels[i].tolist()):
+                if label == NO_LABEL:
+                    continue
+                heat = evaluation.map_of(result, i, j).flatten().tolist()
+                count = shape_of(evaluation, result, i, j).enough
+                along = _curve_of(evaluation, result, i, j).tolist()
+                for k, p in enumerate(positions_in_order(evaluation, result, i, j), 1):
+                    yield {
+                        "method": result.name,
+                        inputs.singular: evaluation.image_names[i],
+                        "label": evaluation.label_names[label],
+                        "place": k,
+                        "position": names[p],
+                        "value": inputs.value_text(image, p),
+                        "map": heat[p],
+                        "probability": along[k],
+                        "proves": k <= count,
+                    }

@@ -16,10 +16,13 @@ pictured = 4                    # images in the figure
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from proofmap.metrics.roughness import Roughness
@@ -30,7 +33,7 @@ from proofmap.reproduce.claims import compared
 from proofmap.reproduce.findings import Claim, Findings, Job, PaperTable, score_table
 from proofmap.reproduce.rows import study_of
 from proofmap.reproduce.stored_maps import StoredMaps
-from proofmap.results.statistics import Score, pooled_interval
+from proofmap.results.statistics import NO_LIMITS, Limits, Score, doubles, mean_interval
 from proofmap.results.tables import number
 
 MEASURES = {
@@ -95,7 +98,7 @@ def _table(stored: StoredMaps, found: Mapping[str, Mapping[str, Mapping[str, Ten
 def _pooled(measure: str, values: Tensor) -> Score:
     """The mean of values ``(N, L)`` over all pairs. They lie between 0 and 1, except for roughness."""
     limits = Roughness.limits if measure == "roughness" else (0.0, 1.0)
-    low, high = pooled_interval(values, limits=limits)
+    low, high = _pooled_interval(values, limits=limits)
     return Score(MEASURES[measure], float(values.nanmean()), low, high, int((~values.isnan()).sum()))
 
 
@@ -152,3 +155,23 @@ def _figure(stored: StoredMaps, tvs: Mapping[str, float], job: Job) -> GridFigur
         points=stored.points,
         seed=job.seed,
     )
+
+
+def _pooled_interval(values: ArrayLike, *, limits: Limits = NO_LIMITS) -> tuple[float, float]:
+    """The ends of the interval of the mean R over all (image, label) pairs, from ``values`` ``(N, L)``. The interval is over images, not
+    over pairs.
+
+        R = sum_i s_i / sum_i c_i,      s_i the sum and c_i the number of image i's values that count
+
+    The labels of one image are not independent of one another, so an interval over pairs would be too narrow. The interval of the
+    ratio R is computed as that of the mean of R + (s_i - R c_i) / c, where c is the mean of c_i. The two means differ only in
+    second order.
+    """
+    values = doubles(values)
+    sums, counts = np.nansum(values, axis=1), (~np.isnan(values)).sum(axis=1)
+    sums, counts = sums[counts > 0], counts[counts > 0]
+    if not len(counts):
+        return math.nan, math.nan
+    with np.errstate(invalid="ignore"):  # infinite values
+        ratio = sums.sum() / counts.sum()
+        return mean_interval(ratio + (sums - ratio * counts) / counts.mean(), limits=limits)

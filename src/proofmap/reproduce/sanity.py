@@ -19,9 +19,12 @@ from collections.abc import Iterator, Mapping
 from torch import Tensor
 
 from proofmap.checking import sanity_checks
+from proofmap.classifier import Classifier
 from proofmap.core.ranking import keep_top
 from proofmap.metrics.roughness import Roughness, roughness
-from proofmap.report.figures.sanity import randomised_maps, sanity_figure
+from proofmap.report.figures.grid import GridCell, GridFigure
+from proofmap.report.figures.sanity import sanity_figure
+from proofmap.report.pictures import overlay
 from proofmap.reproduce.claims import compared
 from proofmap.reproduce.findings import (
     Claim,
@@ -62,7 +65,7 @@ def run(job: Job) -> Findings:
     )
     maps = {row: (kept[row, 0], kept[row, 1]) for row in here.methods}
     pictured = settings["pictured"]
-    grid = randomised_maps(
+    grid = _randomised_maps(
         here.classifier,
         here.images[:pictured],
         here.labels[:pictured, 0],
@@ -133,3 +136,41 @@ def _passes(here: Sample, checks: SanityChecks) -> int:
     costs = [method.cost(here.labels.shape[1]) for method in here.methods.values()]
     each = sum(cost.forward + cost.gradient for cost in costs if cost is not None)
     return nets * each * len(here.images)
+
+
+def _randomised_maps(
+    classifier: Classifier,
+    images: Tensor,
+    labels: Tensor,
+    maps: Mapping[str, tuple[Tensor, Tensor]],
+    *,
+    layers: str,
+    settings: str,
+) -> GridFigure:
+    """The figure of maps before and after layers of the net were randomised. The maps are given.
+
+    Args:
+        labels: the label of each image, ``(N,)``.
+        maps: for each method its maps ``(N, *positions)`` before and after the layers were randomised.
+        layers: the randomised layers, in words.
+        settings: the end of the caption.
+    """
+    inputs = classifier.inputs
+    f = classifier.frozen().probabilities(images).gather(1, labels[:, None])[:, 0].tolist()
+    rows = []
+    for i, (label, p) in enumerate(zip(labels.tolist(), f, strict=True)):
+        pictures = [
+            GridCell.of(overlay(images[i], both[k][i], inputs)) for both in maps.values() for k in (0, 1)
+        ]
+        rows.append((GridCell.photo(images[i], inputs, classifier.names[label], p), *pictures))
+    first, noun = tuple(1 + 2 * k for k in range(len(maps))), inputs.singular
+    return GridFigure(
+        name="randomised-maps",
+        about=f"Maps of the top label of each {noun}: of the net as it is, and after {layers} was randomised. Maps that come from "
+        f"what the net has learned fall apart. Below each {noun}: its top label and f.",
+        headings=(noun, *(["trained", "randomised"] * len(maps))),
+        rows=tuple(rows),
+        settings=settings,
+        gaps=first,
+        spans=tuple((column, column + 1, name) for column, name in zip(first, maps, strict=True)),
+    )

@@ -9,9 +9,11 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
+from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
@@ -19,18 +21,13 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted
 from proofmap.results.evaluation import Evaluation, Results, evaluation_of
 from proofmap.results.records import MethodResult, setting_text
-from proofmap.results.statistics import (
-    Doubles,
-    doubles,
-    fewest_images,
-    holm,
-    images_needed,
-    mean_interval,
-    mean_intervals,
-    sign_flip_p,
-    smallest_p,
-)
+from proofmap.results.statistics import Doubles, doubles, fewest_images, mean_interval, mean_intervals
 from proofmap.results.tables import Cells, Tables, cells_of, interval, metric_with_arrow, signed
+
+_BLOCK = 2_000_000  # numbers drawn at once
+
+_EXACT = 12
+"""Up to this many images, all sign patterns are tried. For more images, ``resamples`` random patterns are tried."""
 
 _LEVEL = 0.05
 """A verdict needs a corrected p below this and an interval without zero."""
@@ -76,7 +73,7 @@ class Difference:
     """Share of images on which the method is better; a tie counts as half."""
     corrected_p: float
     """p corrected for the number of comparisons in the table (Holm)."""
-    images_needed: int | None
+    _images_needed: int | None
     """Number of images with which a difference of this size is decided in four of five cases; None if no number is enough."""
     least: float = 0.0
     """Smaller differences are never decided: the numerical error of the metric."""
@@ -222,7 +219,7 @@ def _test_notes(differences: Sequence[Difference], detect: float | None, inputs:
             f"a difference below {signed(_NUMERICAL_ERROR)[1:]} is never decided: it is smaller than the numerical error of an AUC"
         )
     most = max(d.n for d in differences)
-    floor = min(1.0, smallest_p(most, _resamples_for(lines)) * lines)
+    floor = min(1.0, _smallest_p(most, _resamples_for(lines)) * lines)
     if most and floor >= _LEVEL:
         notes.append(
             f"{counted(most, inputs.singular)} can never decide one of {counted(lines, 'line')}: the smallest possible corrected p is "
@@ -242,7 +239,7 @@ def decided_signs(differences: Doubles) -> list[int]:
     ``differences`` ``(N, pairs)`` has the differences of each image; NaN if an image does not count.
     """
     lines = differences.shape[1]
-    p = holm(sign_flip_p(differences, resamples=_resamples_for(lines)))
+    p = _holm(_sign_flip_p(differences, resamples=_resamples_for(lines)))
     low, high = mean_intervals(differences).T
     large = np.abs(np.nanmean(differences, axis=0)) >= _NUMERICAL_ERROR
     found: list[int] = np.where(large & (p < _LEVEL), (low > 0) * 1 - (high < 0) * 1, 0).tolist()
@@ -308,7 +305,7 @@ def _differences(
                 p=math.nan,
                 wins=_mean((better > 0) + 0.5 * (better == 0)),
                 corrected_p=math.nan,
-                images_needed=None,
+                _images_needed=None,
                 least=_NUMERICAL_ERROR if "points" in score.settings else 0.0,
             )
         yield line, d
@@ -321,14 +318,14 @@ def _tested(found: Sequence[tuple[Difference, Doubles]], detect: float | None, s
     for n in {len(d) for _, d in found}:
         same = [k for k, (_, d) in enumerate(found) if len(d) == n]
         columns = np.stack([found[k][1] for k in same], axis=1)
-        p[same] = sign_flip_p(columns, resamples=_resamples_for(len(found)), seed=seed)
+        p[same] = _sign_flip_p(columns, resamples=_resamples_for(len(found)), seed=seed)
     tested = []
-    for (line, d), own, corrected in zip(found, p.tolist(), holm(p).tolist(), strict=True):
+    for (line, d), own, corrected in zip(found, p.tolist(), _holm(p).tolist(), strict=True):
         known = d[~np.isnan(d)]
         spread = float(known.std(ddof=1)) if len(known) > 1 else math.nan
         size = line.difference if detect is None else detect
-        needed = None if abs(size) < line.least else images_needed(size, spread, comparisons=len(found))
-        tested.append(replace(line, p=own, corrected_p=corrected, images_needed=needed))
+        needed = None if abs(size) < line.least else _images_needed(size, spread, comparisons=len(found))
+        tested.append(replace(line, p=own, corrected_p=corrected, _images_needed=needed))
     return tested
 
 
@@ -431,3 +428,93 @@ def _p_text(value: float) -> str:
     if math.isnan(value):
         return "-"
     return "<.001" if value < 0.001 else f"{value:.3f}".removeprefix("0")
+
+
+@np.errstate(over="ignore", invalid="ignore")  # sums of infinite values
+def _sign_flip_p(differences: ArrayLike, *, resamples: int = 10_000, seed: int = 0) -> Doubles:
+    """Two-sided p-values ``(K,)`` of the sign-flip test, one for each column of ``differences`` ``(N, K)``.
+
+    A p-value is the share of sign patterns with which the mean is at least as far from zero as the observed mean. If two methods were
+    equally good, each image's difference would have either sign with equal probability. For up to 12 images, all sign patterns are tried;
+    for more, the observed one and ``resamples`` random ones. NaN entries do not count.
+
+    >>> _sign_flip_p([[1.0], [2.0], [3.0]])  # 2 of the 8 patterns
+    array([0.25])
+    """
+    values = doubles(differences)
+    nothing = np.isnan(values).all(axis=0)
+    values = np.nan_to_num(values, nan=0.0)
+    observed = np.abs(values.sum(axis=0)) * (1 - 1e-9)  # sums that differ by rounding alone are equal
+    n, reached, tried = len(values), np.zeros(values.shape[1]), 0
+    for signs in _sign_patterns(n, resamples, seed):
+        reached += (np.abs(signs @ values) >= observed).sum(axis=0)
+        tried += len(signs)
+    sampled = int(n > _EXACT)
+    return np.where(nothing, np.nan, (reached + sampled) / (tried + sampled))
+
+
+def _holm(p: ArrayLike) -> Doubles:
+    """The p-values ``(K,)`` corrected for multiple comparisons by Holm's step-down rule. NaN entries stay NaN and do not count.
+
+        corrected_(i) = max over j <= i of min(1, (K - j + 1) p_(j))        with p_(1) <= ... <= p_(K)
+
+    If every comparison with a corrected p below .05 is called decided, the probability of at least one false call among all comparisons is
+    at most 5 %, however the comparisons depend on one another.
+
+    >>> _holm([0.01, 0.04, 0.03])
+    array([0.03, 0.06, 0.06])
+    """
+    corrected = doubles(p).copy()
+    counted = np.flatnonzero(~np.isnan(corrected))
+    order = counted[corrected[counted].argsort(kind="stable")]
+    times = np.arange(len(order), 0, -1)
+    corrected[order] = np.maximum.accumulate(np.minimum(times * corrected[order], 1.0))
+    return corrected
+
+
+def _smallest_p(n: int, resamples: int = 10_000) -> float:
+    """The smallest p-value that :func:`_sign_flip_p` can give for ``n`` images. Two of the 2^n sign patterns are always as extreme as the data:
+    the observed one and its opposite.
+
+    >>> _smallest_p(5), _smallest_p(6)
+    (0.0625, 0.03125)
+    """
+    return min(1.0, 2.0 ** (1 - n)) if n <= _EXACT else max(2.0 ** (1 - n), 1 / (resamples + 1))
+
+
+def _images_needed(
+    difference: float, spread: float, *, comparisons: int = 1, level: float = 0.05, power: float = 0.8
+) -> int | None:
+    """The number of images needed to tell two methods apart with probability ``power``; None if no number is enough.
+
+    The methods' means differ by ``difference``, and the differences on single images have the standard deviation ``spread``.
+
+        n = (z_{1 - a/2} + z_power)^2 (spread / difference)^2 + z_{1 - a/2}^2 / 2,      a = level / comparisons
+
+    z_p is the normal quantile at p. This is the usual normal formula with Guenther's term for few images. The result is never below
+    :func:`fewest_images`.
+
+    >>> _images_needed(0.5, 1.0), _images_needed(0.05, 1.0), _images_needed(0.0, 1.0)
+    (34, 3142, None)
+    """
+    if math.isnan(difference) or math.isnan(spread) or difference == 0:
+        return None
+    z = NormalDist().inv_cdf(1 - level / comparisons / 2)
+    both = z + NormalDist().inv_cdf(power)
+    n = (both * spread / difference) ** 2 + z**2 / 2
+    return max(math.ceil(n), fewest_images(comparisons, level=level))
+
+
+def _sign_patterns(n: int, resamples: int, seed: int) -> Iterator[Doubles]:
+    """Blocks ``(R, n)`` of sign patterns, one row of +1 and -1 per pattern. Random signs are the lowest bits of a Mersenne Twister, as in
+    ``torch.randint(2, ...)``."""
+    if n <= _EXACT:
+        numbers = np.arange(2**n)[:, None]
+        yield 2.0 * doubles((numbers >> np.arange(n)) & 1) - 1
+        return
+    generator = np.random.RandomState(seed & 0xFFFFFFFF)
+    block = max(1, min(resamples, _BLOCK // n))
+    for start in range(0, resamples, block):
+        rows = min(block, resamples - start)
+        words: NDArray[np.uint32] = generator.randint(0, 2**32, (rows, n), dtype=np.uint32)
+        yield 2.0 * doubles(words & 1) - 1

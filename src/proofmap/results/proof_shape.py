@@ -18,14 +18,10 @@ index of an input, and ``place`` the index of a label in the input's row of labe
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
 from proofmap.core.deferred import torch
-from proofmap.core.labels import NO_LABEL
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import COMPLETENESS, SOUNDNESS, MethodResult, setting_text
 
@@ -209,10 +205,6 @@ def _cells(probability: float, width: int) -> int:
     return 0 if math.isnan(probability) else round(probability * width)
 
 
-_SHOWN = 3
-"""Number of names in a cell of a table."""
-
-
 def positions_in_order(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> list[int]:
     """The indices of an input's positions, sorted by the map, best first. Positions with equal values keep their order. Padding is left
     out."""
@@ -225,56 +217,3 @@ def positions_in_order(evaluation: Evaluation, result: MethodResult, index: int,
         rank(heat[None], ties="index", keys=torch.zeros(1, dtype=torch.int64))[0].argsort().tolist()
     )
     return order
-
-
-def curve_of(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> np.ndarray:
-    """The probability of the label while 0, 1, ..., n positions are shown, as an array ``(n + 1,)``. Values between the points of the
-    insertion curve are interpolated."""
-    points = result.insertion.probabilities[index, place].double().cpu().numpy()
-    count = evaluation.count_of(index)
-    own, first = np.unique(result.insertion.counts_of(count).numpy(), return_index=True)
-    found: np.ndarray = np.interp(np.arange(count + 1), own, points[first])
-    return found
-
-
-def proof_names(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> str:
-    """The names of the top positions that together reach the belief, as text: ``worst area, mean texture and 2 more``. ``-`` if the
-    net does not believe the label."""
-    count = shape_of(evaluation, result, index, place).enough
-    if not count:
-        return "-"
-    names = evaluation.inputs.names_of(evaluation.image_of(index))
-    first = [names[p] for p in positions_in_order(evaluation, result, index, place)[:count]]
-    more = f" and {count - _SHOWN} more" if count > _SHOWN else ""
-    return ", ".join(first[:_SHOWN]) + more
-
-
-def position_records(evaluation: Evaluation) -> Iterator[dict[str, object]]:
-    """One record per method, input, label and position, in the order of the map. Inputs whose maps were not kept are left out.
-
-    ``probability`` is the label's probability while this position and those before it are shown. ``proves`` says whether the position is
-    among the top positions that together reach the belief.
-    """
-    inputs = evaluation.inputs
-    for result in evaluation.results:
-        for i in evaluation.pictured:
-            image = evaluation.image_of(i)
-            names = inputs.names_of(image)
-            for j, label in enumerate(evaluation.labels[i].tolist()):
-                if label == NO_LABEL:
-                    continue
-                heat = evaluation.map_of(result, i, j).flatten().tolist()
-                count = shape_of(evaluation, result, i, j).enough
-                along = curve_of(evaluation, result, i, j).tolist()
-                for k, p in enumerate(positions_in_order(evaluation, result, i, j), 1):
-                    yield {
-                        "method": result.name,
-                        inputs.singular: evaluation.image_names[i],
-                        "label": evaluation.label_names[label],
-                        "place": k,
-                        "position": names[p],
-                        "value": inputs.value_text(image, p),
-                        "map": heat[p],
-                        "probability": along[k],
-                        "proves": k <= count,
-                    }

@@ -8,20 +8,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from proofmap.core.errors import InputError, require
-from proofmap.core.labels import NO_LABEL
-from proofmap.core.outputs import is_independent
+from proofmap.core.labels import NO_LABEL, is_by_probability
+from proofmap.core.outputs import in_words, is_independent
 from proofmap.core.text import counted, one_line
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import MARK as FILL_MARK
 from proofmap.results.fill_alone import fill_notes, given_by_fill, is_marked
 from proofmap.results.notes import (
     WRONG_WORDS,
-    counting_notes,
+    coverage_words,
     different_images,
-    setting_notes,
+    distractor_words,
+    rule_words,
+    thresholds_words,
 )
-from proofmap.results.proof_shape import proof_names, shape_of
+from proofmap.results.proof_shape import positions_in_order, shape_of
+from proofmap.results.records import BEST_EFFORT, SOUNDNESS, MethodResult
 from proofmap.results.sharing import shared
 from proofmap.results.statistics import Score
 from proofmap.results.tables import (
@@ -29,6 +34,7 @@ from proofmap.results.tables import (
     Tables,
     aligned,
     metric_with_arrow,
+    metric_words,
     number,
     table_html,
     with_interval,
@@ -37,6 +43,11 @@ from proofmap.results.verdict import soundness_notes
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_HARDLY = 0.01
+
+_SHOWN = 3
+"""Number of names in a cell of a table."""
 
 TABLES = ("scores", "per_image", "per_label")
 """The names of the tables for :func:`dataframe`."""
@@ -70,7 +81,7 @@ def score_cells(evaluation: Evaluation) -> Cells:
 
 def score_notes(evaluation: Evaluation) -> list[str]:
     """The notes below a score table, one string per line: the settings behind the scores, and warnings about how to read them."""
-    quoted = setting_notes(evaluation)
+    quoted = _setting_notes(evaluation)
     if any(r.one_map for r in evaluation.results):
         effort = (
             ""
@@ -83,7 +94,7 @@ def score_notes(evaluation: Evaluation) -> list[str]:
             f"{', '.join(found)}: found to give one map for all labels; a map with one value everywhere counts too, and is read in the order "
             f"of the {evaluation.inputs.position_noun}"
         )
-    return [*quoted, *fill_notes(evaluation), *soundness_notes(evaluation), *counting_notes(evaluation)]
+    return [*quoted, *fill_notes(evaluation), *soundness_notes(evaluation), *_counting_notes(evaluation)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +149,7 @@ def pair_cells(evaluation: Evaluation, methods: int | None = None, *, bars: bool
             cells += [number(row[k]) + (FILL_MARK if given[i, j] and k in marked else "") for k in values]
             if names:
                 kept = i in evaluation.pictured
-                cells.append(proof_names(evaluation, result, i, j) if kept else "map not kept")
+                cells.append(_proof_names(evaluation, result, i, j) if kept else "map not kept")
             rows.append(cells)
     return header, rows
 
@@ -238,3 +249,129 @@ def dataframe(evaluation: Evaluation, table: str = "scores") -> pd.DataFrame:
     pandas = require("pandas", extra="pandas", purpose="to_dataframe()")
     frame: pd.DataFrame = pandas.DataFrame.from_records(records)
     return frame
+
+
+def _proof_names(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> str:
+    """The names of the top positions that together reach the belief, as text: ``worst area, mean texture and 2 more``. ``-`` if the
+    net does not believe the label."""
+    count = shape_of(evaluation, result, index, place).enough
+    if not count:
+        return "-"
+    names = evaluation.inputs.names_of(evaluation.image_of(index))
+    first = [names[p] for p in positions_in_order(evaluation, result, index, place)[:count]]
+    more = f" and {count - _SHOWN} more" if count > _SHOWN else ""
+    return ", ".join(first[:_SHOWN]) + more
+
+
+def _setting_notes(evaluation: Evaluation) -> list[str]:
+    """Notes on the settings behind the scores: what was judged, the thresholds, the insertion curve, the labels that soundness covers, how much
+    was searched, and random images."""
+    settings, scores = evaluation.settings, evaluation.results[0].scores
+    thresholds, curve = thresholds_words(evaluation), evaluation.results[0].curve_settings
+    fill, gray = curve.get("fill", "-"), evaluation.inputs.neutral_words
+    error = max(float(np.nan_to_num(r.numpy("insertion").error).max()) for r in evaluation.results)
+    distractors = distractor_words((r.settings for r in evaluation.results), (s.settings for s in scores))
+    return [
+        f"{counted(len(evaluation), evaluation.inputs.singular)}, labels {rule_words(evaluation)}, {in_words(settings)}, "
+        f"model {settings['model']}, seed {settings['seed']}; 95 % intervals over {evaluation.inputs.noun}",
+        f"{f'thresholds {thresholds}; ' if thresholds else ''}insertion curve: fill {fill}{f' ({gray})' if fill == 'gray' and gray else ''}, "
+        f"{curve['points']} points, rule {curve['rule']}, ties {curve['ties']}; "
+        f"numerical error of an AUC: about {max(error, 0.001):.3f} or less (estimated by leaving out every second point)",
+        *([str(settings["assumed"])] if "assumed" in settings else []),
+        *_coverage_notes(evaluation),
+        *(f"{r.name}: maps {r.settings['read']}" for r in evaluation.results if "read" in r.settings),
+        *(f"{s.name}: {s.settings['searched']}" for s in scores if "searched" in s.settings),
+        *([f"distractors: {distractors}"] if distractors else []),
+    ]
+
+
+def _counting_notes(evaluation: Evaluation) -> list[str]:
+    """The scores of the run as a whole, notes on the images that scores count, and warnings about inputs on which every map is sound."""
+    lines: dict[str, list[str]] = {}
+    for score in evaluation.run_scores:
+        lines.setdefault(score.name, []).append(f"{score.subject} {number(score.value)} (n = {score.n})")
+    notes = [f"{name}: {', '.join(found)}" for name, found in lines.items()]
+    notes += [*_score_counts(evaluation), *_flat_notes(evaluation)]
+    if (difference := evaluation.settings.get("batch_difference")) is not None:
+        notes.append(
+            f"f of a masked {evaluation.inputs.singular} differs by up to {difference:g} between batches of the net: smaller differences between "
+            "scores mean nothing"
+        )
+    return notes
+
+
+def _coverage_notes(evaluation: Evaluation) -> list[str]:
+    """Notes on the labels over which soundness takes the worst case: their number, and a warning if only labels that the net believes were
+    judged."""
+    sound = [score for score in evaluation.results[0].scores if score.kind == SOUNDNESS]
+    names = [score.name for score in sound]
+    if not names:
+        return []
+    notes = [
+        f"{score.name} over {coverage_words(evaluation)}: the worst case "
+        + (
+            f"of the {score.settings['top']} most probable of them"
+            if score.settings.get("top")
+            else "of the labels judged"
+        )
+        for score in sound
+    ]
+    if len(evaluation.label_names) > 1 and (evaluation.numpy("labels") != NO_LABEL).sum(axis=1).max() == 1:
+        notes.append(
+            f"{' and '.join(names)} was tested on one label of each {evaluation.inputs.singular} alone; for others judge more labels, such as labels "
+            "top5+wrong, or give a map for each label"
+        )
+    rule = str(evaluation.settings.get("labels", ""))
+    if is_by_probability(rule) and rule.strip().startswith("p"):
+        notes.append(
+            f"labels {rule} are those that the net itself believes: a label with a small probability, which soundness "
+            f"is about, is never tried, so {' and '.join(names)} is optimistic; compare with labels all or top5+wrong"
+        )
+    return notes
+
+
+def _score_counts(evaluation: Evaluation) -> list[str]:
+    """Notes on the images that scores count: how many best effort counts and by which rule, which other scores leave images out, and for
+    which scores the methods count different images."""
+    of, notes = counted(len(evaluation), evaluation.inputs.singular), []
+    columns = zip(*(r.scores for r in evaluation.results), strict=True)
+    for scores, uneven in zip(columns, different_images(evaluation), strict=True):
+        name, rule = metric_words(scores[0].name), _best_effort_rule(scores[0])
+        least, most = min(s.n for s in scores), max(s.n for s in scores)
+        many = f"{least}" if least == most else f"{least} to {most}"
+        those = f": those {rule}" if rule else ""
+        if uneven:
+            notes.append(
+                f"{name}: means over different {evaluation.inputs.noun} ({many} of {of} by method{those}); compare with: proofmap compare"
+            )
+        elif rule or least < len(evaluation):
+            notes.append(f"{name} counts {many} of {of}{those}")
+    return notes
+
+
+def _flat_notes(evaluation: Evaluation) -> list[str]:
+    """A list with one note if f hardly changes whatever part of the image is shown. If a net ignores its input, every map is complete and
+    sound."""
+    moved = 0.0
+    for curves in (result.numpy("insertion") for result in evaluation.results):
+        own = curves.probabilities[curves.labels != NO_LABEL]
+        moved = max(moved, float(np.nan_to_num(np.ptp(own, axis=-1), nan=1).max()) if len(own) else 1)
+    if moved >= _HARDLY:
+        return []
+    return [
+        f"whatever is shown, f changes by less than {_HARDLY:g}: every map, noise too, is complete and sound"
+    ]
+
+
+def _best_effort_rule(score: Score) -> str:
+    """The rule that decides which images a best-effort score counts, in words. Empty for other scores and for scores of other packages."""
+    if score.kind != BEST_EFFORT or "e1" not in score.settings:
+        return ""
+    from proofmap.metrics.scores import SECOND_LABEL_FLOOR
+
+    e1 = float(str(score.settings["e1"]))
+    second = f"whose second label has f >= {SECOND_LABEL_FLOOR:g}"
+    if score.settings.get("counted") == "paper":
+        return f"{second} (the paper's rule; labels with f <= {e1:g} count as proved)"
+    believed = f"where a judged label other than the top one has f >= {e1:g}"
+    return believed if e1 >= SECOND_LABEL_FLOOR else f"{second}, and {believed}"

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor
-
-from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.text import one_line
 from proofmap.report.figures.drawing import (
@@ -21,8 +17,6 @@ from proofmap.report.figures.drawing import (
     legend_below,
     legend_height,
 )
-from proofmap.report.figures.grid import GridCell, GridFigure
-from proofmap.report.pictures import overlay
 from proofmap.results.randomisation import BAR, SanityChecks
 
 
@@ -112,41 +106,3 @@ def sanity_figure(checks: SanityChecks, *, measure: str = "rank") -> SanityFigur
             )
         )
     return SanityFigure(measure, own[0].of, tuple(curves), one_line(f"Settings: {checks.notes[0]}."))
-
-
-def randomised_maps(
-    classifier: Classifier,
-    images: Tensor,
-    labels: Tensor,
-    maps: Mapping[str, tuple[Tensor, Tensor]],
-    *,
-    layers: str,
-    settings: str,
-) -> GridFigure:
-    """The figure of maps before and after layers of the net were randomised. The maps are given.
-
-    Args:
-        labels: the label of each image, ``(N,)``.
-        maps: for each method its maps ``(N, *positions)`` before and after the layers were randomised.
-        layers: the randomised layers, in words.
-        settings: the end of the caption.
-    """
-    inputs = classifier.inputs
-    f = classifier.frozen().probabilities(images).gather(1, labels[:, None])[:, 0].tolist()
-    rows = []
-    for i, (label, p) in enumerate(zip(labels.tolist(), f, strict=True)):
-        pictures = [
-            GridCell.of(overlay(images[i], both[k][i], inputs)) for both in maps.values() for k in (0, 1)
-        ]
-        rows.append((GridCell.photo(images[i], inputs, classifier.names[label], p), *pictures))
-    first, noun = tuple(1 + 2 * k for k in range(len(maps))), inputs.singular
-    return GridFigure(
-        name="randomised-maps",
-        about=f"Maps of the top label of each {noun}: of the net as it is, and after {layers} was randomised. Maps that come from "
-        f"what the net has learned fall apart. Below each {noun}: its top label and f.",
-        headings=(noun, *(["trained", "randomised"] * len(maps))),
-        rows=tuple(rows),
-        settings=settings,
-        gaps=first,
-        spans=tuple((column, column + 1, name) for column, name in zip(first, maps, strict=True)),
-    )
