@@ -1,4 +1,5 @@
-"""The objects that all routes share: nets, photos, rows and texts, jobs, the worker, and the decoders of pictures."""
+"""The objects that all routes share: nets, photos, rows and texts, jobs, the worker, and the decoders of pictures; and how the
+worker runs a job: it computes the maps of each method, shows them while they are learned, and judges them."""
 
 from __future__ import annotations
 

@@ -23,13 +23,13 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted
 from proofmap.report.figures import figures_of, make_figure
 from proofmap.report.figures.drawing import draw
-from proofmap.report.listed import _curve_of, lists_html
+from proofmap.report.listed import lists_html
 from proofmap.report.pictures import data_uri, picture_bytes
 from proofmap.report.sheets import MOST_IMAGES, explained_sheet
 from proofmap.results import score_tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import f_of_fill, given_by_fill
-from proofmap.results.proof_shape import positions_in_order, shape_of
+from proofmap.results.proof_shape import curve_of, positions_in_order, shape_of
 from proofmap.results.records import MethodResult
 from proofmap.results.score_tables import (  # noqa: F401 results print themselves through this module
     dataframe,
@@ -295,7 +295,7 @@ def _position_records(evaluation: Evaluation) -> Iterator[dict[str, object]]:
                     continue
                 heat = evaluation.map_of(result, i, j).flatten().tolist()
                 count = shape_of(evaluation, result, i, j).enough
-                along = _curve_of(evaluation, result, i, j).tolist()
+                along = curve_of(evaluation, result, i, j).tolist()
                 for k, p in enumerate(positions_in_order(evaluation, result, i, j), 1):
                     yield {
                         "method": result.name,

@@ -1,5 +1,8 @@
 """Which of two methods is better, and how certain is the answer? Paired differences over the images that both methods share.
 
+Tests say how likely a mean difference is by chance, and how many images are needed to decide. Images differ far more than methods, so
+differences are taken image by image before they are averaged.
+
 Scores of two runs are compared only if the runs have the same net, inputs, labels and settings of metrics.
 """
 
@@ -25,10 +28,8 @@ from proofmap.results.statistics import Doubles, doubles, fewest_images, mean_in
 from proofmap.results.tables import Cells, Tables, cells_of, interval, metric_with_arrow, signed
 
 _BLOCK = 2_000_000  # numbers drawn at once
-
 _EXACT = 12
 """Up to this many images, all sign patterns are tried. For more images, ``resamples`` random patterns are tried."""
-
 _LEVEL = 0.05
 """A verdict needs a corrected p below this and an interval without zero."""
 _NUMERICAL_ERROR = 0.001
@@ -73,7 +74,7 @@ class Difference:
     """Share of images on which the method is better; a tie counts as half."""
     corrected_p: float
     """p corrected for the number of comparisons in the table (Holm)."""
-    _images_needed: int | None
+    images_needed: int | None
     """Number of images with which a difference of this size is decided in four of five cases; None if no number is enough."""
     least: float = 0.0
     """Smaller differences are never decided: the numerical error of the metric."""
@@ -305,7 +306,7 @@ def _differences(
                 p=math.nan,
                 wins=_mean((better > 0) + 0.5 * (better == 0)),
                 corrected_p=math.nan,
-                _images_needed=None,
+                images_needed=None,
                 least=_NUMERICAL_ERROR if "points" in score.settings else 0.0,
             )
         yield line, d
@@ -325,7 +326,7 @@ def _tested(found: Sequence[tuple[Difference, Doubles]], detect: float | None, s
         spread = float(known.std(ddof=1)) if len(known) > 1 else math.nan
         size = line.difference if detect is None else detect
         needed = None if abs(size) < line.least else _images_needed(size, spread, comparisons=len(found))
-        tested.append(replace(line, p=own, corrected_p=corrected, _images_needed=needed))
+        tested.append(replace(line, p=own, corrected_p=corrected, images_needed=needed))
     return tested
 
 

@@ -1,4 +1,4 @@
-"""Notes below tables: what scores depend on, what they guarantee, and which images and labels they count.
+"""Words for notes below tables, captions and pages: the label rule, thresholds, random images, and the images and labels that scores count.
 
 In this module, f is the net's probability of a label, and ``place`` is the index of a label in its image's row of the label table ``(N, L)``.
 """

@@ -21,6 +21,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from proofmap.core.deferred import torch
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import COMPLETENESS, SOUNDNESS, MethodResult, setting_text
@@ -217,3 +219,13 @@ def positions_in_order(evaluation: Evaluation, result: MethodResult, index: int,
         rank(heat[None], ties="index", keys=torch.zeros(1, dtype=torch.int64))[0].argsort().tolist()
     )
     return order
+
+
+def curve_of(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> np.ndarray:
+    """The probability of the label while 0, 1, ..., n positions are shown, as an array ``(n + 1,)``. Values between the points of the
+    insertion curve are interpolated."""
+    points = result.insertion.probabilities[index, place].double().cpu().numpy()
+    count = evaluation.count_of(index)
+    own, first = np.unique(result.insertion.counts_of(count).numpy(), return_index=True)
+    found: np.ndarray = np.interp(np.arange(count + 1), own, points[first])
+    return found

@@ -45,10 +45,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _HARDLY = 0.01
-
 _SHOWN = 3
 """Number of names in a cell of a table."""
-
 TABLES = ("scores", "per_image", "per_label")
 """The names of the tables for :func:`dataframe`."""
 _LABEL_FREE = "*"

@@ -1,4 +1,4 @@
-"""Scores: a mean over images with its interval and the settings that it depends on; intervals of means; and tests for two methods.
+"""Scores: a mean over images with its interval and the settings that it depends on; and intervals of means.
 
 *Intervals.* Their coverage is close to the stated level even for few images.
 
@@ -20,10 +20,6 @@ values that are equal up to rare exceptions which the sample does not contain.
 
 The ends are continuous functions of the values: s h is continuous because h depends only on g, which is bounded for a given n, so s h goes to
 0 with s. Values that differ by rounding therefore have nearly equal intervals.
-
-*Tests* for two methods on the same images: how likely a mean difference is by chance, and how many images are needed to decide.
-
-Images differ far more than methods, so differences are taken image by image before they are averaged.
 """
 
 from __future__ import annotations
