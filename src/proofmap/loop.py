@@ -234,10 +234,10 @@ def _join_lengths(parts: Sequence[Row], places: Sequence[Tensor], positions: tup
 
 
 def shown_game(metrics: Sequence[Metric]) -> Game:
-    """The insertion game whose curves are shown: the game of the proof scores, otherwise that of another metric, otherwise the
-    default.
+    """The insertion game whose curves are shown: the game of the proof scores, otherwise that of the metric ``insertion``, otherwise that of
+    another metric, otherwise the default.
     """
-    first = sorted(metrics, key=lambda metric: not isinstance(metric, ProofMetric))
+    first = sorted(metrics, key=lambda m: (not isinstance(m, ProofMetric), m.kind != "insertion"))
     played = [
         game
         for metric in first

@@ -207,6 +207,16 @@ def test_several_thresholds_are_listed_with_their_scores() -> None:
     assert "thresholds e1 = 0.01 (completeness), e2 = 0.001 (soundness), e2 = 0.1 (soundness-2); " in table
 
 
+def test_scores_of_one_metric_say_in_which_settings_they_differ() -> None:
+    """The curve that is shown is that of the metric ``insertion``, whatever other metrics play."""
+    table = judged(
+        metrics=["sufficient-region:points=4", "insertion:fill=blur", "insertion:fill=blur(sigma=3)"]
+    ).table()
+    assert "insertion curve: fill blur (sigma 5, kernel 11), 32 points" in table
+    assert "insertion: sigma 5.0\n" in table and "insertion-2: sigma 3.0\n" in table
+    assert "insertion curve" not in judged(metrics=[EveryOther()]).table()
+
+
 # ---- permissions -------------------------------------------------------------------------------------------
 
 

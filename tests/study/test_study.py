@@ -151,11 +151,12 @@ def test_one_thing_stands_for_a_list_of_one() -> None:
 
 
 def test_methods_and_metrics_keep_their_names_apart() -> None:
-    study = Study(
-        methods=["random", "random", {"method": "random", "name": "noise"}], metrics=["insertion"] * 2
-    )
+    metrics = ["insertion", "insertion:points=8"]
+    study = Study(methods=["random", "random", {"method": "random", "name": "noise"}], metrics=metrics)
     assert list(study.named_methods()) == ["random", "random-2", "noise"]
     assert list(study.named_metrics()) == ["insertion", "insertion-2"]
+    with pytest.raises(InputError, match="none of the metrics has a fill: roughness; leave fills out"):
+        Study(metrics=["roughness"], fills=["blur"]).named_metrics()
 
 
 # ---- what is refused ------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -266,21 +267,58 @@ def _setting_notes(evaluation: Evaluation) -> list[str]:
     was searched, and random images."""
     settings, scores = evaluation.settings, evaluation.results[0].scores
     thresholds, curve = thresholds_words(evaluation), evaluation.results[0].curve_settings
-    fill, gray = curve.get("fill", "-"), evaluation.inputs.neutral_words
     error = max(float(np.nan_to_num(r.numpy("insertion").error).max()) for r in evaluation.results)
     distractors = distractor_words((r.settings for r in evaluation.results), (s.settings for s in scores))
     return [
         f"{counted(len(evaluation), evaluation.inputs.singular)}, labels {rule_words(evaluation)}, {in_words(settings)}, "
         f"model {settings['model']}, seed {settings['seed']}; 95 % intervals over {evaluation.inputs.noun}",
-        f"{f'thresholds {thresholds}; ' if thresholds else ''}insertion curve: fill {fill}{f' ({gray})' if fill == 'gray' and gray else ''}, "
-        f"{curve['points']} points, rule {curve['rule']}, ties {curve['ties']}; "
-        f"numerical error of an AUC: about {max(error, 0.001):.3f} or less (estimated by leaving out every second point)",
+        *(
+            [
+                f"{f'thresholds {thresholds}; ' if thresholds else ''}insertion curve: fill {_fill_words(evaluation)}, "
+                f"{curve['points']} points, rule {curve['rule']}, ties {curve['ties']}; "
+                f"numerical error of an AUC: about {max(error, 0.001):.3f} or less (estimated by leaving out every second point)"
+            ]
+            if any("game" in score.settings for score in scores)
+            else []
+        ),
+        *_differences(scores),
         *([str(settings["assumed"])] if "assumed" in settings else []),
         *_coverage_notes(evaluation),
         *(f"{r.name}: maps {r.settings['read']}" for r in evaluation.results if "read" in r.settings),
         *(f"{s.name}: {s.settings['searched']}" for s in scores if "searched" in s.settings),
         *([f"distractors: {distractors}"] if distractors else []),
     ]
+
+
+def _fill_words(evaluation: Evaluation) -> str:
+    """The fill of the insertion curve with its numbers, which stand before those of the game: ``blur (sigma 5, kernel 11)``."""
+    settings = evaluation.results[0].curve_settings
+    keys = list(settings)[: [*settings, "points"].index("points")]
+    numbers = [
+        f"{key} {settings[key]:g}"
+        for key in keys
+        if isinstance(settings[key], (int, float)) and key != "draws"
+    ]
+    fill, gray = str(settings.get("fill", "-")), evaluation.inputs.neutral_words
+    words = [gray] if fill == "gray" and gray else numbers
+    return f"{fill} ({', '.join(words)})" if words else fill
+
+
+def _differences(scores: Sequence[Score]) -> list[str]:
+    """For scores of one metric with several settings, whose names end in numbers: the settings in which they differ."""
+    groups: dict[str, list[Score]] = {}
+    for score in scores:
+        groups.setdefault(re.sub(r"-\d+$", "", score.name), []).append(score)
+    notes = []
+    for group in groups.values():
+        keys = dict.fromkeys(key for score in group for key in score.settings)
+        differing = [
+            key for key in keys if any(s.settings.get(key) != group[0].settings.get(key) for s in group)
+        ]
+        for score in group:
+            words = [f"{key} {score.settings[key]}" for key in differing if key in score.settings]
+            notes += [f"{metric_words(score.name)}: {', '.join(words)}"] if words else []
+    return notes
 
 
 def _counting_notes(evaluation: Evaluation) -> list[str]:

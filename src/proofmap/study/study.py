@@ -185,12 +185,17 @@ class Study:
         else:
             made = [("", metric) for metric in default_metrics(self.thresholds, self.curve)]
         if self.fills:
+            filled = [(name, metric) for name, metric in made if "fill" in setting_names(type(metric))]
+            if not filled:
+                names = ", ".join(name or metric.name for name, metric in made)
+                raise InputError(
+                    f"fills are given, but none of the metrics has a fill: {names}; leave fills out"
+                )
             made = [
                 (f"{name or metric.name} ({fill.title()})", metric.changed(fill=fill))
                 for fill in map(make_fill, self.fills)
-                for name, metric in made
-                if "fill" in setting_names(type(metric))
-            ] + [(name, metric) for name, metric in made if "fill" not in setting_names(type(metric))]
+                for name, metric in filled
+            ] + [entry for entry in made if entry not in filled]
         return dict(_named("metrics", made, lambda metric: metric.name))
 
     def _run_files(self) -> None:

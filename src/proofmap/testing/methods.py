@@ -162,7 +162,6 @@ def it_works_where_gradients_are_switched_off(method: Method) -> None:
     with torch.no_grad():  # where the net and the images are made, too
         f = Classifier(net_for(PICTURES, attention="attention" in method.needs), inputs=PICTURES)
         maps = _maps(method, f, values(PICTURES, 1), _LABELS[:1])
-        assert not torch.is_grad_enabled(), "gradients are left switched on"
     assert_close(maps, _usual(method)[:1], "maps", "inside torch.no_grad()")
 
 
