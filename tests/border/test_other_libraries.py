@@ -108,3 +108,59 @@ def test_sensitivity_of_captum(captum: ModuleType) -> None:
         f, x, methods={"of_values": of_values}, labels="top1", metrics="captum-sensitivity:radius=0.2"
     )
     assert (far["of_values"].values["captum-sensitivity"] > moved).all()
+
+
+# ---- objects on the user's own model ------------------------------------------------------------------------------------------
+
+
+@quiet
+def test_objects_on_the_own_model(captum: ModuleType, pytorch_grad_cam: ModuleType) -> None:
+    IntegratedGradients, GradCAM = captum.IntegratedGradients, pytorch_grad_cam.GradCAM
+    model = conv_net()
+    layers = [model[2]]
+    found = pm.evaluate(model, X, methods=[IntegratedGradients(model), GradCAM(model, layers)], labels="top2")
+    labels, names = found.labels, ["IntegratedGradients", "GradCAM"]
+    assert [result.name for result in found.results] == names
+    by_hand = IntegratedGradients(model).attribute(X, target=labels[:, 0], baselines=torch.zeros(1, 3, 8, 8))
+    torch.testing.assert_close(
+        found["IntegratedGradients"].maps[:, 0], by_hand.sum(dim=1).float(), atol=1e-5, rtol=1e-4
+    )
+    targets = [pytorch_grad_cam.utils.model_targets.ClassifierOutputTarget(int(a)) for a in labels[:, 0]]
+    by_hand = torch.from_numpy(GradCAM(model, layers)(X, targets))
+    torch.testing.assert_close(found["GradCAM"].maps[:, 0], by_hand)
+
+
+def test_objects_whose_model_takes_normalised_images(
+    captum: ModuleType, pytorch_grad_cam: ModuleType
+) -> None:
+    model, x = conv_net(), pixels(3, 8)
+    f = pm.Classifier(model, size=8, mean=MEAN, std=STD)
+    objects = [captum.IntegratedGradients(model), pytorch_grad_cam.GradCAM(model, [model[2]])]
+    found = pm.evaluate(f, x, methods=objects, labels="top2")
+    specs = ["captum:IntegratedGradients", "pytorch-grad-cam:GradCAM(layer=2)"]
+    same = pm.evaluate(f, x, methods=specs, labels="top2")
+    for own, named in zip(found.results, same.results, strict=True):
+        torch.testing.assert_close(own.maps, named.maps, atol=1e-4, rtol=1e-3)
+
+
+@quiet
+def test_the_own_model_and_the_object_stay_as_they_are(
+    captum: ModuleType, pytorch_grad_cam: ModuleType
+) -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3))
+    cam, seen = pytorch_grad_cam.GradCAM(model, [model[2]]), []
+    cam.activations_and_grads.activations = seen
+    model.train()
+    model(X).sum().backward()
+    before = [t.clone() for t in (*model.state_dict().values(), model[0].weight.grad)]
+    seen.clear()
+    methods = {"cam": cam, "ig": captum.IntegratedGradients(model), "bound": captum.Saliency(model.forward)}
+    found = pm.evaluate(model, X, methods={**methods, "gradient": "gradient"}, labels="top2")
+    after = [*model.state_dict().values(), model[0].weight.grad]
+    assert model.training and seen == [] and all(map(torch.equal, before, after))
+    net = pm.Classifier(model, size=8).net
+    assert not any(m._forward_hooks for m in net.modules()) and model[2]._forward_hooks
+    with torch.no_grad():  # trained further
+        model[-1].weight.mul_(-1)
+    again = pm.evaluate(model, X, methods={"ig": methods["ig"]}, labels=found.labels)
+    assert not torch.allclose(again["ig"].maps, found["ig"].maps)

@@ -393,7 +393,7 @@ def test_a_record_tells_objects_apart(captum: ModuleType, f: Classifier) -> None
 
 
 def test_an_object_made_for_another_net_is_refused(captum: ModuleType, f: Classifier, images: Tensor) -> None:
-    bare = captum.Saliency(f.net)  # which takes normalised images
+    bare = captum.Saliency(conv_net(seed=1))
     other = captum.Saliency(conv_classifier(SIZE, seed=1).as_module())
     for wrong in (bare, other):
         with pytest.raises(InputError, match=r"Make it with Saliency\(classifier.as_module\(\), ...\)"):

@@ -15,6 +15,7 @@ from proofmap.plugins.failures import reason_of
 
 _TORCHS_OWN = frozenset(vars(nn.Module()))  # the mode, weights, buffers, hooks
 _PLAIN = frozenset([bool, int, float, complex, str, bytes, type(None)])
+_WATCHERS = frozenset(["captum", "pytorch_grad_cam", "torchcam"])
 _LARGE = 100  # entries of a list or dictionary that are looked at
 
 
@@ -41,8 +42,15 @@ def view_of(net: nn.Module, device: torch.device) -> nn.Module:
 def copy_net(net: nn.Module, instead: Mapping[int, Tensor] | None = None) -> nn.Module:
     """A deep copy of a net. ``instead`` maps the ids of tensors to their replacements.
 
-    Activations that the net keeps from an earlier pass are detached, as torch cannot copy a graph.
+    Activations that the net keeps from an earlier pass are detached, as torch cannot copy a graph. Hooks by which objects of other libraries
+    watch the user's net are left out: they would keep the activations of every pass of the copy.
     """
+    unwatched = {
+        id(hooks): type(hooks)((key, hook) for key, hook in hooks.items() if not _watches(hook))
+        for module in net.modules()
+        for name, hooks in vars(module).items()
+        if name.endswith("_hooks") and isinstance(hooks, dict) and any(map(_watches, hooks.values()))
+    }
     kept = {
         id(value): value.detach()
         for module in net.modules()
@@ -57,13 +65,19 @@ def copy_net(net: nn.Module, instead: Mapping[int, Tensor] | None = None) -> nn.
     }
     try:
         with torch.no_grad():  # otherwise TorchScript's copies of weights have a graph
-            return copy.deepcopy(net, {**empty, **kept, **(instead or {})})
+            return copy.deepcopy(net, {**empty, **unwatched, **kept, **(instead or {})})
     except Exception as error:
         raise ModelError(
             f"the net {type(net).__name__} cannot be copied ({type(error).__name__}: {error}), and Proofmap does not "
             "run your own instance because this would change the mode of the net. Put the net in evaluation mode and pass a "
             "function instead: net.eval(); Classifier(lambda x: net(x), ...)"
         ) from error
+
+
+def _watches(hook: object) -> bool:
+    """Whether a hook is a method of an object of an attribution library."""
+    owner = getattr(getattr(hook, "func", hook), "__self__", None)
+    return type(owner).__module__.partition(".")[0] in _WATCHERS
 
 
 def has_hooks(net: nn.Module) -> bool:

@@ -5,6 +5,7 @@ per label.
 from __future__ import annotations
 
 import ast
+import copy
 import inspect
 import random
 import re
@@ -23,6 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
+from proofmap.classifier.view import LogitsModule
 from proofmap.core import streams
 from proofmap.core.batching import in_batches, is_out_of_memory
 from proofmap.core.errors import InputError, ProofmapError, require
@@ -342,7 +344,10 @@ def in_library(title: str, key: int, device: torch.device) -> Iterator[None]:
 
 
 class FromObject(Method):
-    """An object of Captum or pytorch-grad-cam as a method. It must have been made with ``classifier.as_module()``.
+    """An object of Captum or pytorch-grad-cam as a method, made with the user's own model or with ``classifier.as_module()``.
+
+    An object with the user's own model is copied, with a model in evaluation mode that shares the weights. If that model takes normalised
+    images, it gets these.
 
     ``options`` are passed to Captum's ``attribute``, or to the call of an object of the other libraries::
 
@@ -355,7 +360,7 @@ class FromObject(Method):
     family = "adapter"
     description = "an object of Captum or pytorch-grad-cam"
     revision = 2
-    of: Any = required("the object, made with classifier.as_module()")
+    of: Any = required("the object, made with your model or with classifier.as_module()")
     options: Any = setting((), "keyword arguments for the object's attribute() or its call, as a dictionary")
     channels: Channels = setting("sum", CHANNELS_HELP)
 
@@ -412,14 +417,35 @@ class FromObject(Method):
 
     def prepare(self, session: Session) -> None:
         super().prepare(session)
-        models = (getattr(self.of, name, None) for name in ("forward_func", "model"))
-        model = next((model for model in models if model is not None), None)
-        if model is not None and not _is_of(model, session.net):
-            raise InputError(
-                f"the {self._title_name()} was not made for this classifier: its model does not return the "
-                f"classifier's logits. Make it with {self._title_name()}(classifier.as_module(), ...), which takes images "
-                "in [0, 1]"
-            )
+        self._copy(session.net)
+
+    def _copy(self, classifier: Classifier) -> tuple[Any, bool]:
+        """The object, a copy if its model is the user's own, and whether its model takes normalised images. Raises if the model is another."""
+        made, net = self.of, _module_in(self.of)
+        if net is not None and not isinstance(net, LogitsModule):
+            kept = [value for value in vars(made).values() if isinstance(value, Tensor) and not value.is_leaf]
+            shared = {
+                id(weight): nn.Parameter(weight.detach(), requires_grad=False) for weight in net.parameters()
+            }
+            try:
+                made = copy.deepcopy(made, {**{id(value): value.detach() for value in kept}, **shared})
+            except Exception as error:
+                raise InputError(
+                    f"the {self._title_name()} cannot be copied ({type(error).__name__}: {error}); make it with "
+                    f"{self._title_name()}(classifier.as_module(), ...)"
+                ) from error
+            own = _module_in(made)
+            assert own is not None
+            own.eval()
+        model = _model_in(made)
+        for normalised in (False, True):
+            if model is None or _is_of(model, classifier, normalised):
+                return made, normalised
+        raise InputError(
+            f"the {self._title_name()} was not made for this classifier: its model does not return the "
+            f"classifier's logits. Make it with {self._title_name()}(classifier.as_module(), ...), which takes images "
+            "in [0, 1], or with the net of the classifier"
+        )
 
     def _baseline(self, classifier: Classifier) -> tuple[Any, object]:
         """The baseline that the object gets because its options have none, and its record; both None if it takes none or has one."""
@@ -432,14 +458,20 @@ class FromObject(Method):
         return {**self.settings(), **({} if record is None else {"baselines": record})}
 
     def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
-        title, (baseline, _) = self._title_name(), self._baseline(session.net)
+        title, (baseline, _), net = self._title_name(), self._baseline(session.net), session.net
+        made, normalised = self._copy(net)
+        if normalised and isinstance(baseline, Tensor):
+            baseline = net.normalised(baseline)
         given = {} if baseline is None else {"baselines": baseline}
-        attribute = self.library.attributing(self.of, {**dict(self.options), **given})
+        attribute = self.library.attributing(made, {**dict(self.options), **given})
+
+        def called(x: Tensor, a: Tensor) -> Any:
+            return attribute(net.normalised(x.detach()).requires_grad_(True) if normalised else x, a)
 
         def merged(found: Any, classifier: Classifier) -> Tensor:
             return self.library.merge(found, classifier, self.channels, title)
 
-        return _label_by_label(self, session, images, labels, attribute, merged)
+        return _label_by_label(self, session, images, labels, called, merged)
 
 
 def _written(value: object) -> str:
@@ -462,12 +494,25 @@ def _library_of(thing: Any) -> type[LibraryMethod] | None:
     return next((kind for kind in libraries if hasattr(thing, kind.called)), None)
 
 
-def _is_of(model: Any, classifier: Classifier) -> bool:
-    """Whether a model returns this classifier's logits or probabilities for a probe."""
+def _model_in(thing: Any) -> Any:
+    """The model of an attribution object; None if it has none."""
+    models = (getattr(thing, name, None) for name in ("forward_func", "model"))
+    return next((model for model in models if model is not None), None)
+
+
+def _module_in(thing: Any) -> nn.Module | None:
+    """The torch module of an attribution object, also if the object has a method of it; None if it has a function."""
+    model = _model_in(thing)
+    net = getattr(model, "__self__", model)
+    return net if isinstance(net, nn.Module) else None
+
+
+def _is_of(model: Any, classifier: Classifier, normalised: bool) -> bool:
+    """Whether a model returns this classifier's logits or probabilities for a probe, which may be normalised before."""
     probe = classifier.inputs.probe().to(classifier.device)
     with torch.no_grad():
         try:
-            found = torch.as_tensor(model(probe)).float()
+            found = torch.as_tensor(model(classifier.normalised(probe) if normalised else probe)).float()
         except Exception:  # it takes something else
             return False
         logits = classifier(probe)
