@@ -26,7 +26,7 @@ from proofmap.data import load_blocks
 from proofmap.data.photos import photographs
 from proofmap.methods.masks.learned import LearnedMask
 from proofmap.metrics.localisation import side_by_side
-from proofmap.metrics.roughness import roughness
+from proofmap.metrics.roughness import Roughness
 from proofmap.report import pictures, sheets
 from proofmap.report.figures.curves import Line, Panel, TVCurves
 from proofmap.report.figures.drawing import draw
@@ -262,7 +262,7 @@ def randomised_layer() -> Image.Image:
     for result, method in zip(found.results, regularised().values(), strict=True):
         maps = (found.map_of(result, 0, 0).float()[None], method(other, image, found.labels, seed=0)[:, 0])
         for row, heat in zip(rows, maps, strict=True):
-            rough = f"roughness {float(roughness(keep_top(heat, 0.3))):.1f}"
+            rough = f"roughness {float(Roughness.of_masks(keep_top(heat, 0.3))):.1f}"
             row.append(GridCell.of(masked_photo(image[0], heat[0], found.inputs, 0.3, hidden), rough))
     figure = GridFigure(
         name="randomised-layer",

@@ -15,7 +15,7 @@ import torch
 import proofmap as pm
 from proofmap.classifier.randomised import randomised
 from proofmap.core.errors import InputError
-from proofmap.metrics.randomisation import similarity
+from proofmap.metrics.randomisation import Randomisation
 from proofmap.report.figures.sanity import sanity_figure
 from proofmap.results.randomisation import SanityChecks, SanityLine
 from tests.command import run
@@ -63,7 +63,7 @@ def test_each_step_compares_with_the_net_whose_layers_were_drawn_anew(
     )
     for measure in ("rank", "abs-rank", "ssim"):
         line = found.find("gradient-x-input", order, step, measure)
-        expected = similarity(before, after, measure).view(4, 2).mean(dim=1)  # type: ignore[arg-type]
+        expected = Randomisation.compared(before, after, measure).view(4, 2).mean(dim=1)  # type: ignore[arg-type]
         assert line.value == pytest.approx(float(expected.mean()), abs=1e-6)
         assert (line.layers, line.drawn, line.of, line.n) == (told, len(modules), 3, 4)
         assert line.low <= line.value <= line.high
@@ -73,7 +73,7 @@ def test_there_is_nothing_else_and_a_floor_of_other_images(found: SanityChecks) 
     assert len(found.lines) == 2 * 3 * len(STEPS)
     maps = pm.make_method("edges")(NET, IMAGES, NET.top(IMAGES, 2))
     other = torch.stack([maps[k - 1] for k in range(4)])
-    floor = similarity(maps.flatten(0, 1), other.flatten(0, 1), "rank").mean()
+    floor = Randomisation.compared(maps.flatten(0, 1), other.flatten(0, 1), "rank").mean()
     (line,) = (line for line in found.floors if (line.method, line.measure) == ("edges", "rank"))
     assert line.value == pytest.approx(float(floor), abs=1e-6)
     assert pm.sanity_checks(NET, IMAGES[:1], methods=["edges"], orders=["last"]).floors == ()
@@ -124,7 +124,9 @@ def test_a_net_trained_on_shuffled_labels_is_compared_as_it_is_and_missed_where_
     other = conv_classifier(12, seed=3)
     found = pm.sanity_checks(NET, IMAGES, methods=METHODS, orders=[], relabelled=other)
     labels, method = NET.top(IMAGES, 1), pm.make_method("gradient-x-input")
-    expected = similarity(*(method(n, IMAGES, labels).flatten(0, 1) for n in (NET, other)), "rank").mean()  # type: ignore[call-arg,arg-type]
+    expected = Randomisation.compared(
+        *(method(n, IMAGES, labels).flatten(0, 1) for n in (NET, other)), "rank"
+    ).mean()  # type: ignore[call-arg,arg-type]
     assert found.find("gradient-x-input", "labels", 1, "rank").value == pytest.approx(
         float(expected), abs=1e-6
     )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from proofmap.core.errors import InputError
-from proofmap.core.labels import NO_LABEL, LabelRule, check_labels, is_by_probability, label_index
+from proofmap.core.labels import NO_LABEL, LabelRule, check_labels, label_index
 from tests.toys import pixels
 
 NAMES = ["tench", "tiger cat", "Egyptian_cat", "Great white shark, white shark", "crane", "crane", "cup"]
@@ -304,7 +304,11 @@ def test_labels_that_cannot_be_are_refused(labels: Tensor, message: str) -> None
 )
 def test_a_rule_is_by_probability_exactly_where_it_is_no_list(rule: str) -> None:
     parsed = LabelRule.parse(rule, [*NAMES, "topaz", "pear"])
-    assert is_by_probability(rule) == (parsed.kind != "list") == is_by_probability(str(parsed))
+    assert (
+        LabelRule.is_by_probability(rule)
+        == (parsed.kind != "list")
+        == LabelRule.is_by_probability(str(parsed))
+    )
 
 
 def _sure(n: int, outputs: int, believed: int, seed: int = 0) -> torch.Tensor:

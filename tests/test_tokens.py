@@ -10,7 +10,7 @@ from proofmap.classifier.token_nets import PerLabelNet
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Text, Tokens, inputs_of
 from proofmap.fills import make_fill
-from proofmap.fills.text import path_start
+from proofmap.fills.text import TextFill
 from proofmap.metrics.playing import curves
 from tests.sessions import bound
 from tests.toy_tokens import ToyNet, by_hand, toy_classifier
@@ -144,7 +144,7 @@ def test_a_tokenizer_without_a_mask_token() -> None:
     with pytest.raises(InputError, match="the tokenizer has no mask token"):
         bound(make_fill("mask"), f)
     x = f.inputs.encode("Stars")
-    assert path_start(f.inputs, x)[0, 1, 0].item() == UNKNOWN
+    assert TextFill.path_start(f.inputs, x)[0, 1, 0].item() == UNKNOWN
 
 
 @pytest.mark.usefixtures("captum")

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
 from proofmap.core import streams
-from proofmap.methods.maskers.nets import Encoder, PhangNet, RealTimeNet, find_scales
+from proofmap.methods.maskers.nets import Encoder, PhangNet, RealTimeNet, Scale
 from proofmap.methods.masks.method import chosen_precision
 
 
@@ -70,7 +70,7 @@ class Objective(ABC):
         """Build the masker, with initial weights from the recipe's seed. ``present`` are the labels in the data."""
         self.recipe, self.classifier, self.present = recipe, classifier, present
         self.inputs = classifier.inputs
-        self.scales = find_scales(classifier, most=self.masker.most_scales)
+        self.scales = Scale.all_of(classifier, most=self.masker.most_scales)
         dtype = chosen_precision(classifier, "auto")
         self.fast = classifier.frozen(dtype=dtype)
         self.half = dtype == torch.float16

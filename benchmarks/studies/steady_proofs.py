@@ -27,8 +27,9 @@ from proofmap.cli import run_script
 from proofmap.core.ranking import keep_top
 from proofmap.fills import Fill
 from proofmap.metrics import scores
-from proofmap.metrics.roughness import roughness
-from proofmap.metrics.scores import peak_of, reach_of, steady_share
+from proofmap.metrics.proof_scores import steady_share
+from proofmap.metrics.roughness import Roughness
+from proofmap.metrics.scores import peak_of, reach_of
 from proofmap.results.statistics import mean_score, score_numbers
 
 E2 = 0.001
@@ -149,7 +150,7 @@ def main() -> None:
             "passes": None if cost is None else round(cost.passes / 5, 1),
             "n": n,
             "seconds": seconds,
-            "roughness": float(roughness(keep_top(maps.flatten(0, 1), 0.2)).mean()),
+            "roughness": float(Roughness.of_masks(keep_top(maps.flatten(0, 1), 0.2)).mean()),
             "pointing": pointing(args.photos, files[:n], labels[:, 0], maps[:, 0]),
             "fills": {name: measures(f, images[:n], maps, labels, fill) for name, fill in fills.items()},
         }

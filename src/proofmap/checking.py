@@ -23,13 +23,14 @@ from proofmap.core.text import counted
 from proofmap.data.distractors import Distractors
 from proofmap.data.given import images_as_tensor
 from proofmap.methods.method import Method, MethodLike
-from proofmap.metrics.randomisation import SIMILARITIES, Similarity, similarity, smooth_maps
+from proofmap.metrics.randomisation import Randomisation, Similarity
 from proofmap.results.randomisation import FLOOR, Order, SanityChecks, SanityLine
 from proofmap.results.statistics import mean_score
 from proofmap.session import Session
 from proofmap.study.opened import prepare_study
 from proofmap.study.study import Study
 
+_SIMILARITIES: tuple[Similarity, ...] = get_args(Similarity)
 ORDERS: tuple[Order, ...] = tuple(order for order in get_args(Order) if order != "labels")
 
 
@@ -103,9 +104,9 @@ def sanity_checks(
     steps = list(_steps(classifier, orders, groups, relabelled))
 
     def maps_of(method: Method, session: Session) -> Tensor:
-        return smooth_maps(session, method, images, table, samples=samples, noise=noise)
+        return Randomisation.smooth_maps(session, method, images, table, samples=samples, noise=noise)
 
-    measures: list[Similarity] = [m for m in SIMILARITIES if m != "ssim" or classifier.inputs.has_neighbours]
+    measures: list[Similarity] = [m for m in _SIMILARITIES if m != "ssim" or classifier.inputs.has_neighbours]
     first = [maps_of(method, opened.session) for method in judged]
     for title, before in zip(titles, first, strict=True):
         if on_maps is not None:
@@ -143,7 +144,7 @@ def _notes(
     """Notes on how the similarities were computed, and on a missing label randomisation."""
     notes = [
         f"{counted(images, inputs.singular)}, labels {labels}, model {model}, seed {seed}; {draws}; 95 % intervals over {inputs.noun}; "
-        f"{', '.join(SIMILARITIES)}: 1 where maps stay as they are; "
+        f"{', '.join(_SIMILARITIES)}: 1 where maps stay as they are; "
         f"{FLOOR}: maps of two {inputs.noun} of the net as it is"
     ]
     if "labels" not in orders:
@@ -217,7 +218,11 @@ def _lines(
     a, b = before.flatten(0, 1), after.flatten(0, 1)
     lines = []
     for measure in measures:
-        pairs = similarity(a, b, measure).view(labels.shape).masked_fill(labels == NO_LABEL, torch.nan)
+        pairs = (
+            Randomisation.compared(a, b, measure)
+            .view(labels.shape)
+            .masked_fill(labels == NO_LABEL, torch.nan)
+        )
         score = mean_score(measure, pairs.nanmean(dim=1).cpu(), higher_is_better=False, limits=(-1.0, 1.0))
         place = (step.order, step.number, step.layers, step.drawn, step.of)
         lines.append(SanityLine(method, *place, measure, score.value, score.low, score.high, score.n))

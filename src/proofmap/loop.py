@@ -29,7 +29,7 @@ from proofmap.metrics.metric import Metric
 from proofmap.metrics.proof_scores import ProofMetric
 from proofmap.metrics.targets import Probability
 from proofmap.plugins.failures import reason_of
-from proofmap.session import Session, Watch, watch_at
+from proofmap.session import Session, Watch
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def judge_blocks(
         for name, method in methods.items():
             began = time.monotonic()
             session.progress = progress or Progress()
-            session.watch = watch_at(watch, range(number + first, number + first + len(block)))
+            session.watch = Session.watch_at(watch, range(number + first, number + first + len(block)))
             judge = partial(_judge_part, session, method, metrics, keep_maps - first, curves, block)
             try:
                 if skip_failures:
@@ -176,7 +176,7 @@ def _judge(
                 own.judging().prepare(metric)
 
         def at_length(n: int, own: Tensor, progress: Progress) -> Row:
-            near[n].progress, near[n].watch = progress, watch_at(session.watch, own.tolist())
+            near[n].progress, near[n].watch = progress, Session.watch_at(session.watch, own.tolist())
             some = subjects[own.tolist()]
             cut = {method: maps[..., :n] for method, maps in some.maps.items()}
             some = replace(some, images=session.inputs.cut(some.images, n), maps=cut)

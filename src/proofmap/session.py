@@ -51,11 +51,6 @@ Watch = Callable[[int, int, Snapshot], None]
 """Callback that receives the index of an image, a label, and the intermediate mask."""
 
 
-def watch_at(watch: Watch | None, places: Sequence[int]) -> Watch | None:
-    """The callback for a part of the images: image k of the part is passed on as image ``places[k]``."""
-    return None if watch is None else lambda image, *rest: watch(places[image], *rest)
-
-
 class Session:
     """A net, and everything that is found or built for it while methods make maps and metrics judge them.
 
@@ -302,7 +297,7 @@ class Session:
             session.prepare(method)
 
         def at_length(n: int, places: Tensor, progress: Progress) -> None:
-            near[n].progress, near[n].watch = progress, watch_at(self.watch, places.tolist())
+            near[n].progress, near[n].watch = progress, Session.watch_at(self.watch, places.tolist())
             maps[places, :, :n] = near[n].maps(method, inputs.cut(images[places], n), labels[places])
 
         each_length(net, groups, at_length, labels=labels.shape[1], progress=self.progress)
@@ -323,6 +318,11 @@ class Session:
                 f"({int(bad.sum())} of {counted(bad.numel(), 'map')})"
             )
         return maps
+
+    @staticmethod
+    def watch_at(watch: Watch | None, places: Sequence[int]) -> Watch | None:
+        """The callback for a part of the images: image k of the part is passed on as image ``places[k]``."""
+        return None if watch is None else lambda image, *rest: watch(places[image], *rest)
 
 
 @contextmanager

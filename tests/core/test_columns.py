@@ -13,7 +13,7 @@ import torch
 import proofmap as pm
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Columns, Rows, inputs_of
-from proofmap.core.tensors import names_of_files
+from proofmap.core.tensors import NamedImages
 from tests.lazily import Lazily
 
 pd = Lazily("pandas")
@@ -286,7 +286,7 @@ def test_a_net_of_a_table_is_given_the_numbers_as_they_are_and_rows_keep_their_n
 
 def test_names_of_rows_and_the_missing_description_of_columns() -> None:
     frame = customers()
-    assert names_of_files(Rows.of(frame).encode(frame[1:])) == ("row-1", "row-2")
+    assert NamedImages.names_of(Rows.of(frame).encode(frame[1:])) == ("row-1", "row-2")
     with pytest.raises(InputError, match=r"inputs=Rows.of\(frame\) or Rows\(names"):
         Rows(columns=2, mean=(0, 0), std=(1, 1)).encode(frame)
     with pytest.raises(InputError, match="2 columns need as many names, not 1"):

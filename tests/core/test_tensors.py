@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from proofmap.core.errors import InputError
-from proofmap.core.tensors import NamedImages, names_of_files
+from proofmap.core.tensors import NamedImages
 from tests.toys import conv_classifier, pixels
 
 NAMES = ("ant", "bee", "cat", "dog")
@@ -51,14 +51,14 @@ def test_names_follow_their_images(move: Callable[[Tensor], Tensor], images: Nam
     moved = move(images)
     whole = images[:, : moved.shape[1]]
     expected = [NAMES[next(i for i in range(4) if torch.equal(whole[i], one))] for one in moved]
-    assert names_of_files(moved) == tuple(expected)
+    assert NamedImages.names_of(moved) == tuple(expected)
     assert torch.equal(moved, move(torch.Tensor(images)))
 
 
 @pytest.mark.parametrize("change", OTHERS.values(), ids=OTHERS)
 def test_other_images_are_plain_tensors(change: Callable[[Tensor], Tensor], images: NamedImages) -> None:
     assert type(change(images)) is Tensor
-    assert names_of_files(change(images)) is None
+    assert NamedImages.names_of(change(images)) is None
 
 
 def test_a_net_sees_plain_tensors(images: NamedImages) -> None:

@@ -18,7 +18,7 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures, Rows
 from proofmap.data import TensorData, distractors
-from proofmap.data.distractors import Distractors, build_pool, in_part, mark
+from proofmap.data.distractors import Distractors, Pool, in_part, mark
 from proofmap.fills.images import ImagePool, Images
 from proofmap.results import score_tables
 from proofmap.session import Session
@@ -332,7 +332,7 @@ def pool(source: Any, shape: tuple[int, int, int] = (3, 8, 8), **options: Any) -
     inputs = Pictures(size=shape[1:], mean=(0.0,) * shape[0], std=(1.0,) * shape[0])
     if isinstance(source, list):
         source = np.stack([np.asarray(picture) for picture in source])
-    made = build_pool(source, inputs, **{"size": 4, "crop": "none", "seed": 0, **options}).pictures
+    made = Pool.build(source, inputs, **{"size": 4, "crop": "none", "seed": 0, **options}).pictures
     assert made.dtype == torch.uint8
     assert made.is_contiguous()
     assert tuple(made.shape[1:]) == shape
@@ -430,7 +430,7 @@ def test_one_channel_is_the_brightness() -> None:
 )
 def test_what_are_no_pictures_is_refused(source: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        build_pool(source, Pictures(size=(8, 8)), size=4, crop="none", seed=0)
+        Pool.build(source, Pictures(size=(8, 8)), size=4, crop="none", seed=0)
 
 
 def test_an_unreadable_distractor_is_named(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ import torch
 from PIL import Image
 from torch import nn
 
-from proofmap.data import distractors
 from proofmap.data.distractors import Distractors, Pool
 from proofmap.methods import LearnedMask
 from proofmap.methods.masks.belief import BeliefMask
@@ -103,7 +102,7 @@ def tiny_model() -> Any:
 
 def few_distractors(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pools have eight pictures, made as the usual ones are."""
-    build, whole = distractors.build_pool, Distractors._whole_pool
+    build, whole = Pool.build, Distractors._whole_pool
 
     def few(source: Any, inputs: Any, **settings: Any) -> Pool:
         return build(source, inputs, **{**settings, "size": 8})
@@ -111,7 +110,7 @@ def few_distractors(monkeypatch: pytest.MonkeyPatch) -> None:
     def few_of_a_session(self: Distractors, inputs: Any, size: int, crop: str, seed: int) -> Pool:
         return whole(self, inputs, 8, crop, seed)
 
-    monkeypatch.setattr(distractors, "build_pool", few)
+    monkeypatch.setattr(Pool, "build", few)
     monkeypatch.setattr(Distractors, "_whole_pool", few_of_a_session)
 
 

@@ -24,7 +24,7 @@ from proofmap.core.inputs import Rows, Series
 from proofmap.core.progress import Progress, ProgressTask
 from proofmap.methods import FromObject, make_method, per_label
 from proofmap.methods.adapters.captum import Captum
-from proofmap.methods.adapters.library import parameters
+from proofmap.methods.adapters.library import NamedClass
 from proofmap.methods.controls import Inverse
 from proofmap.methods.from_function import FromFunction
 from tests.sessions import bound
@@ -213,7 +213,11 @@ def test_every_class_with_baselines_is_given_ours(captum: ModuleType, f: Classif
     tried = []
     for name in dir(captum):
         kind = getattr(captum, name)
-        if not (isinstance(kind, type) and Captum.serves(kind) and "baselines" in parameters(kind.attribute)):
+        if not (
+            isinstance(kind, type)
+            and Captum.serves(kind)
+            and "baselines" in NamedClass.parameters(kind.attribute)
+        ):
             continue
         options = asked.get(name, {"n_steps": 3} if "n_steps" in signature(kind.attribute).parameters else {})
         if options is None or name.startswith("Neuron"):

@@ -19,13 +19,7 @@ from benchmarks.maskers.train import KINDS, Training, train_masker
 from proofmap import InputError
 from proofmap.classifier import Classifier
 from proofmap.methods import make_method
-from proofmap.methods.maskers.nets import (
-    Encoder,
-    PhangNet,
-    RealTimeNet,
-    find_scales,
-    resized,
-)
+from proofmap.methods.maskers.nets import Encoder, PhangNet, RealTimeNet, Scale, resized
 from proofmap.methods.maskers.trained import MaskerWarning, read_header
 from proofmap.models import load_classifier
 from tests.sessions import bound
@@ -81,33 +75,33 @@ class Stages(nn.Module):
 
 def test_scales_are_the_stages_of_a_net_the_coarsest_first() -> None:
     f = Classifier(drawn(Stages()), size=16)
-    found = find_scales(f, most=9)
+    found = Scale.all_of(f, most=9)
     assert [(s.layer, s.channels, s.size) for s in found] == [
         ("three", 6, (4, 4)),
         ("two", 5, (8, 8)),
         ("one", 4, (16, 16)),
     ]
-    assert find_scales(f, most=2) == found[:2]
+    assert Scale.all_of(f, most=2) == found[:2]
 
 
 def test_scales_of_efficientnet_are_those_of_its_stages() -> None:
     f = load_classifier("efficientnet-lite0", pretrained=False)
-    found = [(s.layer, s.channels, s.size[0]) for s in find_scales(f, most=4)]
+    found = [(s.layer, s.channels, s.size[0]) for s in Scale.all_of(f, most=4)]
     assert found == [("head", 1280, 7), ("blocks.10", 112, 14), ("blocks.4", 40, 28), ("blocks.2", 24, 56)]
 
 
 def test_layers_that_cannot_be_read_are_refused() -> None:
     with pytest.raises(InputError, match="no layer of this net has one"):
-        find_scales(linear_classifier(), most=4)
+        Scale.all_of(linear_classifier(), most=4)
     with pytest.raises(InputError, match="wraps a function"):
-        find_scales(Classifier(lambda x: x.mean(dim=(2, 3)), size=4), most=4)
+        Scale.all_of(Classifier(lambda x: x.mean(dim=(2, 3)), size=4), most=4)
 
 
 def test_features_are_what_the_layers_give() -> None:
     f, x = conv_classifier(), pixels(2, 8)
     net = f.net
     assert isinstance(net, nn.Sequential)
-    scales = find_scales(f, most=4)
+    scales = Scale.all_of(f, most=4)
     features, logits = Encoder(f, scales)(x)
     normalised = (x - torch.tensor(f.mean).view(3, 1, 1)) / torch.tensor(f.std).view(3, 1, 1)
     torch.testing.assert_close(features, [net[:4](normalised), net[:2](normalised)])

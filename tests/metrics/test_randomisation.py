@@ -17,7 +17,7 @@ from proofmap.classifier.randomised import layers_of, randomised
 from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.metrics import Judged
-from proofmap.metrics.randomisation import Randomisation, similarity, smooth_maps, ssim
+from proofmap.metrics.randomisation import Randomisation, ssim
 from proofmap.session import Session
 from tests.sessions import bound
 from tests.toys import ROWS, classifier_of, conv_classifier, conv_net, normal, pixels, values
@@ -54,20 +54,26 @@ def test_similarities_are_those_of_their_definitions() -> None:
         scipy.stats.spearmanr(np.abs(x).flatten(), np.abs(y).flatten()).statistic
         for x, y in zip(a.numpy(), b.numpy(), strict=True)
     ]
-    assert similarity(a, b, "rank").tolist() == pytest.approx(rank, abs=1e-9)
-    assert similarity(a, b, "abs-rank").tolist() == pytest.approx(size, abs=1e-9)
+    assert Randomisation.compared(a, b, "rank").tolist() == pytest.approx(rank, abs=1e-9)
+    assert Randomisation.compared(a, b, "abs-rank").tolist() == pytest.approx(size, abs=1e-9)
     assert (
-        similarity(a, -a, "rank").tolist() == [-1.0] * 4
-        and similarity(a, -a, "abs-rank").tolist() == [1.0] * 4
+        Randomisation.compared(a, -a, "rank").tolist() == [-1.0] * 4
+        and Randomisation.compared(a, -a, "abs-rank").tolist() == [1.0] * 4
     )
-    assert similarity(a, 3 * a + 2, "ssim").tolist() == pytest.approx([1.0] * 4)  # scaled to [0, 1] first
+    assert Randomisation.compared(a, 3 * a + 2, "ssim").tolist() == pytest.approx(
+        [1.0] * 4
+    )  # scaled to [0, 1] first
 
 
 @pytest.mark.parametrize("how", ["rank", "abs-rank", "ssim"])
 def test_a_constant_map_is_like_none_and_two_cannot_be_compared(how: str) -> None:
     some, still = normal(1, 12, 12), torch.ones(1, 12, 12)
-    assert similarity(some, still, how).item() == similarity(still, some, how).item() == 0  # type: ignore[arg-type]
-    assert similarity(still, 2 * still, how).isnan().all()  # type: ignore[arg-type]
+    assert (
+        Randomisation.compared(some, still, how).item()
+        == Randomisation.compared(still, some, how).item()
+        == 0
+    )  # type: ignore[arg-type]
+    assert Randomisation.compared(still, 2 * still, how).isnan().all()  # type: ignore[arg-type]
 
 
 # ---- nets randomised ----------------------------------------------------------------------------------------------
@@ -174,7 +180,7 @@ def test_randomisation_is_the_correlation_of_two_maps(layers: str, names: list[s
     for how in ("rank", "abs-rank", "ssim"):
         found = Randomisation(layers=layers, similarity=how)(j)  # type: ignore[arg-type]
         each = [
-            [similarity(j.maps[i, k][None], again[i, k][None], how).item() for k in range(2)]
+            [Randomisation.compared(j.maps[i, k][None], again[i, k][None], how).item() for k in range(2)]
             for i in range(3)
         ]  # type: ignore[arg-type]
         assert found.tolist() == pytest.approx([np.mean(each[0]), np.mean(each[1]), each[2][0]], abs=1e-5)
@@ -189,7 +195,7 @@ def test_what_knows_nothing_of_the_net_stays_and_what_does_changes() -> None:
 def test_the_smooth_variant_averages_maps_over_noisy_copies() -> None:
     ready = bound(pm.make_method("gradient-x-input"), NET)
     session = Session(NET, seed=5)
-    found = smooth_maps(session, ready.thing, IMAGES, LABELS, samples=3, noise=0.2)
+    found = Randomisation.smooth_maps(session, ready.thing, IMAGES, LABELS, samples=3, noise=0.2)
     total = torch.zeros_like(found)
     for k in range(3):
         keys = streams.image_keys(IMAGES, 5, "smooth", k)
@@ -199,8 +205,8 @@ def test_the_smooth_variant_averages_maps_over_noisy_copies() -> None:
     torch.testing.assert_close(found, total / 3)
     j = judged("gradient-x-input")
     other = session.for_net(randomised(NET, ["0", "2", "6"], seed=streams.key_of(5, 0)))
-    again = smooth_maps(other, ready.thing, IMAGES, LABELS, samples=3, noise=0.2)
-    expected = similarity(found.flatten(0, 1), again.flatten(0, 1), "rank").view(3, 2)
+    again = Randomisation.smooth_maps(other, ready.thing, IMAGES, LABELS, samples=3, noise=0.2)
+    expected = Randomisation.compared(found.flatten(0, 1), again.flatten(0, 1), "rank").view(3, 2)
     assert Randomisation(samples=3, noise=0.2)(j)[:2].tolist() == pytest.approx(
         expected[:2].mean(dim=1).tolist()
     )

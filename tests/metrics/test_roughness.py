@@ -10,7 +10,7 @@ from torch import nn
 
 import proofmap as pm
 from proofmap.metrics import Judged, make_metric
-from proofmap.metrics.roughness import roughness
+from proofmap.metrics.roughness import Roughness
 from proofmap.session import Session
 from tests.toys import drawn, normal
 
@@ -29,21 +29,21 @@ def by_hand(shown: torch.Tensor) -> float:
 
 def test_it_is_the_border_counted_by_hand() -> None:
     shown = normal(6, 7, 9, seed=3) > 0.4
-    assert roughness(shown).tolist() == pytest.approx([by_hand(mask) for mask in shown])
+    assert Roughness.of_masks(shown).tolist() == pytest.approx([by_hand(mask) for mask in shown])
 
 
 def test_squares_and_checkerboards_of_any_size() -> None:
     for side in (2, 4, 8):
         square = torch.zeros(1, 20, 20, dtype=torch.bool)
         square[0, 3 : 3 + side, 5 : 5 + side] = True
-        assert roughness(square).item() == pytest.approx(1.0)
+        assert Roughness.of_masks(square).item() == pytest.approx(1.0)
     board = (torch.arange(20)[:, None] + torch.arange(20)) % 2 == 0
-    assert roughness(board[None]).item() == pytest.approx(2 * 20 * 19 / (4 * math.sqrt(200)))
+    assert Roughness.of_masks(board[None]).item() == pytest.approx(2 * 20 * 19 / (4 * math.sqrt(200)))
 
 
 def test_in_one_dimension_it_counts_pieces() -> None:
     line = torch.tensor([[0, 1, 1, 0, 0, 1, 0, 0]], dtype=torch.bool)
-    assert roughness(line).item() == 2.0
+    assert Roughness.of_masks(line).item() == 2.0
 
 
 def test_the_metric_is_the_mean_over_labels_of_the_top_share() -> None:

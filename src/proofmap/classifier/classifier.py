@@ -39,7 +39,7 @@ from proofmap.core.batching import BatchSize, in_batches
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.inputs.pictures import Fit, Interpolation
-from proofmap.core.labels import LabelRule, Labels, is_by_probability
+from proofmap.core.labels import LabelRule, Labels
 from proofmap.core.outputs import is_independent
 from proofmap.core.text import counted
 from proofmap.plugins.identity import identity
@@ -369,7 +369,7 @@ class Classifier:
         """
         rule = LabelRule.parse(labels, self.names, self.inputs.singular)
         f = torch.zeros(len(images), len(self.names), device=self.device)
-        if is_by_probability(str(rule)):
+        if LabelRule.is_by_probability(str(rule)):
             f = self.frozen().probabilities(images)
         return rule.choose(f, self.label_set, images=images, seed=seed, item=self.inputs.singular)
 

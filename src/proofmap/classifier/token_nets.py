@@ -14,15 +14,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from proofmap.core.errors import ModelError
+from proofmap.core.errors import InputError, ModelError
 from proofmap.core.inputs.text import SPLITS
 from proofmap.core.inputs.tokens import Piece, Tokens
 from proofmap.core.text import distinct
+
+if TYPE_CHECKING:
+    from proofmap.classifier import Classifier
 
 _AJAR = 1e-3
 """The smallest gate (:meth:`TokenNet.gated`) of a token that is partly shown."""
@@ -138,6 +141,44 @@ class TokenNet(nn.Module):
     def logits(self, tokens: Tensor, attention: Tensor | Gates) -> Tensor:
         """Logits ``(N, A)`` of embeddings ``(N, T, d)`` with an attention mask ``(N, T)`` or gates."""
 
+    @staticmethod
+    def run_model(model: Any, tokens: Tensor, attention: Tensor | Gates) -> Any:
+        if isinstance(attention, Tensor):
+            return model(inputs_embeds=tokens, attention_mask=attention)
+        return model(inputs_embeds=tokens, attention_mask=attention.bias(), position_ids=attention.places)
+
+    @staticmethod
+    def check_one_pass(classifier: Classifier) -> None:
+        """Raise if a text net does not read a text in one pass."""
+        net = classifier.net
+        if not isinstance(net, TokenNet):
+            raise InputError(
+                f"{classifier.name} is not a net of tokens that Proofmap knows; use a method without attention"
+            )
+        if isinstance(net, PerLabelNet):
+            raise InputError(
+                f"{classifier.name} reads the text once for each label, so there is no attention that all labels share; use gradients, masks or "
+                "belief-order"
+            )
+        if net.window is not None:
+            raise InputError(
+                f"{classifier.name} reads long texts in windows, and its layers do not see a text as a whole; leave longer=windows out, or use gradients, "
+                "masks or belief-order"
+            )
+
+    @staticmethod
+    def of_words(found: Tensor, texts: Tensor, classifier: Classifier) -> Tensor:
+        """Maps ``(N, L, n)`` of the n words of texts ``(N, *shape)``, from the relevances ``(N, L, T)`` of the tokens that the net reads."""
+        net, inputs = classifier.net, classifier.inputs
+        assert isinstance(net, TokenNet)
+        order = net.order(texts, found.shape[2])
+        slots = torch.zeros(
+            *found.shape[:2], len(net.before) + texts.shape[-1] + len(net.after), device=found.device
+        )
+        slots.scatter_(2, order[:, None].expand_as(found), found)
+        own = slots[..., len(net.before) : len(net.before) + texts.shape[-1]]
+        return inputs.merged_channels(own[..., None, :])
+
 
 @dataclass(frozen=True)
 class Gates:
@@ -156,12 +197,6 @@ class Gates:
 def _taken(tokens: Tensor, order: Tensor) -> Tensor:
     """The tokens ``(N, T, d)`` with these indices ``(N, T)``."""
     return tokens.gather(1, order[..., None].expand(-1, -1, tokens.shape[2]))
-
-
-def run_model(model: Any, tokens: Tensor, attention: Tensor | Gates) -> Any:
-    if isinstance(attention, Tensor):
-        return model(inputs_embeds=tokens, attention_mask=attention)
-    return model(inputs_embeds=tokens, attention_mask=attention.bias(), position_ids=attention.places)
 
 
 def _holds_token(state: Tensor, tokens: Tensor) -> Tensor:
@@ -331,7 +366,7 @@ class _SequenceNet(TokenNet):
     """A model of transformers for sequence classification."""
 
     def logits(self, tokens: Tensor, attention: Tensor | Gates) -> Tensor:
-        found: Tensor = run_model(self.model, tokens, attention).logits
+        found: Tensor = TokenNet.run_model(self.model, tokens, attention).logits
         return found
 
 

@@ -244,6 +244,30 @@ class LabelRule:
             return f"p>={self.number}"
         return self.kind if self.kind in ("all", "true") else ",".join(map(str, self.indices))
 
+    @staticmethod
+    def is_by_probability(rule: str) -> bool:
+        """Whether a rule, as text, orders labels by their probability.
+
+        >>> [
+        ...     LabelRule.is_by_probability(rule)
+        ...     for rule in ("all", "top5+wrong", "p>=0.01", "tabby,topaz", "given", "true")
+        ... ]
+        [True, True, True, False, False, False]
+        """
+        text = rule.strip()
+        return text == "all" or any(form.match(text) for form in (_TOP, _PROBABLE))
+
+    @staticmethod
+    def first_wrong(rule: str) -> int | None:
+        """The index, in an image's row of labels, of the first wrong label that ``rule`` adds; None if the rule adds no wrong labels. The
+        second wrong label follows the first.
+
+        >>> LabelRule.first_wrong("top3+wrong"), LabelRule.first_wrong("top3")
+        (3, None)
+        """
+        found = _TOP.match(rule.strip())
+        return int(found[1]) if found and found[2] else None
+
 
 def _is_list(entry: object) -> bool:
     return isinstance(entry, (list, tuple)) or getattr(entry, "ndim", 0) == 1
@@ -266,27 +290,6 @@ def _each_once(indices: Sequence[int], names: Sequence[str]) -> tuple[int, ...]:
         name = "" if names[doubled] == str(doubled) else f" ({shortened(names[doubled], 30)})"
         raise InputError(f"label {doubled}{name} is given more than once in labels; give each label once")
     return tuple(indices)
-
-
-def is_by_probability(rule: str) -> bool:
-    """Whether a rule, as text, orders labels by their probability.
-
-    >>> [is_by_probability(rule) for rule in ("all", "top5+wrong", "p>=0.01", "tabby,topaz", "given", "true")]
-    [True, True, True, False, False, False]
-    """
-    text = rule.strip()
-    return text == "all" or any(form.match(text) for form in (_TOP, _PROBABLE))
-
-
-def first_wrong(rule: str) -> int | None:
-    """The index, in an image's row of labels, of the first wrong label that ``rule`` adds; None if the rule adds no wrong labels. The
-    second wrong label follows the first.
-
-    >>> first_wrong("top3+wrong"), first_wrong("top3")
-    (3, None)
-    """
-    found = _TOP.match(rule.strip())
-    return int(found[1]) if found and found[2] else None
 
 
 def label_array(labels: Sequence[Sequence[int]]) -> NDArray[np.int64]:

@@ -55,11 +55,28 @@ class NamedImages(Tensor):
         return found
 
     def __deepcopy__(self, memo: dict[int, Any]) -> NamedImages:
-        return NamedImages.of(plain(self).__deepcopy__(memo), self.file_names)
+        return NamedImages.of(NamedImages.plain(self).__deepcopy__(memo), self.file_names)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickle the images as a plain tensor, which every program can load."""
-        return plain(self).__reduce_ex__(protocol)
+        return NamedImages.plain(self).__reduce_ex__(protocol)
+
+    @staticmethod
+    def names_of(images: object) -> tuple[str, ...] | None:
+        """The names of the images' files; None if they are not known.
+
+        >>> (
+        ...     NamedImages.names_of(NamedImages.of(torch.zeros(1, 3, 2, 2), ["cat"])),
+        ...     NamedImages.names_of(torch.zeros(1, 3, 2, 2)),
+        ... )
+        (('cat',), None)
+        """
+        return images.file_names if isinstance(images, NamedImages) else None
+
+    @staticmethod
+    def plain(images: Tensor) -> Tensor:
+        """The same images as a plain tensor."""
+        return images.as_subclass(Tensor) if isinstance(images, NamedImages) else images
 
 
 _KEEP_THE_IMAGES = {
@@ -67,23 +84,6 @@ _KEEP_THE_IMAGES = {
     *(Tensor.float, Tensor.double, Tensor.half),
 }
 """Functions whose result has the same images, in the same order."""
-
-
-def names_of_files(images: object) -> tuple[str, ...] | None:
-    """The names of the images' files; None if they are not known.
-
-    >>> (
-    ...     names_of_files(NamedImages.of(torch.zeros(1, 3, 2, 2), ["cat"])),
-    ...     names_of_files(torch.zeros(1, 3, 2, 2)),
-    ... )
-    (('cat',), None)
-    """
-    return images.file_names if isinstance(images, NamedImages) else None
-
-
-def plain(images: Tensor) -> Tensor:
-    """The same images as a plain tensor."""
-    return images.as_subclass(Tensor) if isinstance(images, NamedImages) else images
 
 
 def private_copy(x: Tensor) -> Tensor:

@@ -82,6 +82,32 @@ class Pool:
         parts = [f"{own} of your own {noun}"] if own else []
         return " and ".join([*parts, *([_photographs(sources - own)] if sources > own else [])])
 
+    @staticmethod
+    def build(source: Any, inputs: Inputs, *, size: int, crop: str, seed: int, part: _Part = "all") -> Pool:
+        """A pool of ``size`` inputs from ``source``: :class:`Distractors`, an array ``(M, *shape)``, or for pictures also ``"samples"``, a folder,
+        files, a :class:`~proofmap.data.Dataset`, or its string such as ``cifar10:FOLDER[train]``. Its images are the sources of the pictures,
+        which are bytes ``(M, C, H, W)``.
+
+        With ``crop="random"`` pictures are random resized crops (8 to 100 % of the area, sides 3:4 to 4:3, flipped with probability
+        1/2), and sources are used again if there are fewer than ``size``. With ``crop="none"`` sources are resized, centre-cropped and
+        used once. Sources outside ``part`` are skipped. If a half has fewer than two sources, all sources are used, and the pool's ``part`` is
+        ``all``.
+        """
+        if isinstance(source, Distractors):
+            return source.pool(inputs, size=size, crop=crop, seed=seed, part=part)
+        if _in_colours(inputs):
+            return _picture_pool(_pictures_of(source), inputs, size, crop, seed, part)
+        if isinstance(source, (str, Path)):
+            raise InputError(
+                f"distractors for {inputs.noun} need several {inputs.noun}, or source = an array "
+                f"(M, {', '.join(map(str, inputs.shape))}), not {source!r}; or use another fill"
+            )
+        values = inputs.check(torch.as_tensor(source).float())
+        marks = mark(values, inputs)
+        part = part if _splits(marks) else "all"
+        order = streams.permutations(torch.tensor(streams.key_of(seed, "pool order")), len(values))
+        return Pool.of(values[order[in_part(marks[order], part)][:size]], inputs, part)
+
 
 def in_part(marks: Tensor, part: _Part) -> Tensor:
     """A boolean mask ``(N,)`` of the sources that belong to ``part``. Sources are given by their marks ``(N,)``.
@@ -291,32 +317,6 @@ class _Found:
 
 
 # ---- named sources ----
-
-
-def build_pool(source: Any, inputs: Inputs, *, size: int, crop: str, seed: int, part: _Part = "all") -> Pool:
-    """A pool of ``size`` inputs from ``source``: :class:`Distractors`, an array ``(M, *shape)``, or for pictures also ``"samples"``, a folder,
-    files, a :class:`~proofmap.data.Dataset`, or its string such as ``cifar10:FOLDER[train]``. Its images are the sources of the pictures,
-    which are bytes ``(M, C, H, W)``.
-
-    With ``crop="random"`` pictures are random resized crops (8 to 100 % of the area, sides 3:4 to 4:3, flipped with probability
-    1/2), and sources are used again if there are fewer than ``size``. With ``crop="none"`` sources are resized, centre-cropped and
-    used once. Sources outside ``part`` are skipped. If a half has fewer than two sources, all sources are used, and the pool's ``part`` is
-    ``all``.
-    """
-    if isinstance(source, Distractors):
-        return source.pool(inputs, size=size, crop=crop, seed=seed, part=part)
-    if _in_colours(inputs):
-        return _picture_pool(_pictures_of(source), inputs, size, crop, seed, part)
-    if isinstance(source, (str, Path)):
-        raise InputError(
-            f"distractors for {inputs.noun} need several {inputs.noun}, or source = an array "
-            f"(M, {', '.join(map(str, inputs.shape))}), not {source!r}; or use another fill"
-        )
-    values = inputs.check(torch.as_tensor(source).float())
-    marks = mark(values, inputs)
-    part = part if _splits(marks) else "all"
-    order = streams.permutations(torch.tensor(streams.key_of(seed, "pool order")), len(values))
-    return Pool.of(values[order[in_part(marks[order], part)][:size]], inputs, part)
 
 
 def _pictures_of(source: Any) -> Dataset:

@@ -77,15 +77,6 @@ def _data(read: _Read, title: str, settings: dict[str, object] | None = None) ->
     return data
 
 
-def holds_series(path: str | Path) -> bool:
-    """Whether an .npz file has an array ``series``."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return "series.npy" in archive.namelist()
-    except (OSError, zipfile.BadZipFile):
-        return False
-
-
 def _read(content: bytes, name: str, target: str, *, optional: bool = False) -> _Read:
     """The series in the content of a file. With ``optional``, a CSV file may lack the column ``target``."""
     suffix = Path(name).suffix.lower()

@@ -19,6 +19,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -202,7 +203,7 @@ def _parse(spec: str) -> tuple[str, str, dict[str, str]]:
             kind = "text"
         if kind == "csv" and ("target" in options or "name" in options):  # a table of files has no setting
             kind = "table"
-        if kind == "npz" and series_files.holds_series(place):
+        if kind == "npz" and _holds_series(place):
             kind = "series"
     return kind, place, options
 
@@ -247,3 +248,12 @@ for _kind in [
     "samples",
 ]:
     READERS[_kind] = READERS.pop(_kind)  # as they are listed
+
+
+def _holds_series(path: str | Path) -> bool:
+    """Whether an .npz file has an array ``series``."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return "series.npy" in archive.namelist()
+    except (OSError, zipfile.BadZipFile):
+        return False

@@ -14,7 +14,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names
 from proofmap.core.inputs import Box
 from proofmap.core.labels import NO_LABEL, LabelRule, label_index, truth_table
-from proofmap.core.tensors import names_of_files, private_copy
+from proofmap.core.tensors import NamedImages, private_copy
 from proofmap.core.text import counted
 from proofmap.data.dataset import Dataset, true_outputs
 from proofmap.data.given import ImagesLike, as_dataset, images_as_tensor, is_in_memory
@@ -105,7 +105,7 @@ def as_subjects(
             raise InputError(f"there are no {inputs.noun} to evaluate on")
         inputs.check_given(given)
         rows = None if truth is None else label_rows(truth, outputs, len(given), inputs.singular, of=images)
-        names = names_of_files(given) if names is None else names
+        names = NamedImages.names_of(given) if names is None else names
         names = [f"{inputs.singular}-{first + i}" for i in range(len(given))] if names is None else names
         if len(names) != len(given):
             raise InputError(f"{len(names)} names were given for {counted(len(given), inputs.singular)}")

@@ -14,7 +14,7 @@ from torch import Tensor
 from proofmap.core.errors import InputError
 from proofmap.core.files import digest_of, distinct_names, suggest_path
 from proofmap.core.inputs import Columns, Rows
-from proofmap.core.inputs.frames import column_names, library_of, read_frame, row_names
+from proofmap.core.inputs.frames import Column, library_of, read_frame, row_names
 from proofmap.data.dataset import Dataset, numbered, reader
 from proofmap.data.tables import check_columns
 
@@ -47,7 +47,7 @@ class TableData(Dataset):
     ) -> None:
         if library_of(frame) is None:
             raise InputError(f"a table must be a data frame of pandas or polars, not {type(frame).__name__}")
-        have = column_names(frame)
+        have = Column.names_in(frame)
         check_columns(title, [target or "", name or ""], have)
         features = [column for column in have if column not in (target, name)]
         if not features:

@@ -94,7 +94,7 @@ class Images(Fill):
 
     def _image_pool(self, session: Session) -> ImagePool:
         # here, when it is first needed: datasets take a while to import
-        from proofmap.data.distractors import Distractors, Pool, build_pool
+        from proofmap.data.distractors import Distractors, Pool
 
         inputs, part, source = session.inputs, self._asked_part(session), self._source(session)
         no_photos = isinstance(inputs, Pictures) and (inputs.channels != 3 or inputs.unlimited)
@@ -106,7 +106,7 @@ class Images(Fill):
             # a study may have few rows: if no pool was named, the examples that came with the inputs are used
             examples = inputs.examples if _is_own(source) or isinstance(source, Distractors) else None
             given = source if examples is None else examples
-            made = build_pool(given, inputs, size=self.size, crop=self.crop, seed=self.seed, part=part)
+            made = Pool.build(given, inputs, size=self.size, crop=self.crop, seed=self.seed, part=part)
             text = f"{len(made.marks)} of the {inputs.noun} that describe the {inputs.position_noun}"
             text = made.text(source, inputs.noun) if examples is None else text
         if made.part != part:

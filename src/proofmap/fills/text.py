@@ -34,6 +34,32 @@ class TextFill(Fill):
         """Texts ``(N, *shape)`` with every position hidden."""
         raise NotImplementedError
 
+    @staticmethod
+    def baseline_of(fill: Fill, inputs: Inputs) -> Fill:
+        """The fill that path methods, such as integrated gradients, use as their baseline. This is ``fill``, except for ``gray`` with
+        tokens.
+
+        ``gray`` deletes words, and there is no path of values from a deleted word. So it is replaced by the mask token, or by the
+        unknown token if there is no mask token, or else by an embedding of zeros.
+        """
+        if type(fill) is not Gray or not isinstance(inputs, Tokens) or inputs.reader is None:
+            return fill
+        known = {"mask": MaskToken, "unknown": UnknownToken}
+        return next(
+            (kind() for token, kind in known.items() if inputs.token_number(token) is not None),
+            ZeroEmbedding(),
+        )
+
+    @staticmethod
+    def path_start(inputs: Inputs, x: Tensor) -> Tensor:
+        """What ``gray`` shows for inputs ``(N, *shape)`` as the baseline of path methods."""
+        fill = TextFill.baseline_of(Gray(), inputs)
+        return (
+            fill.hidden(x, inputs)
+            if isinstance(fill, TextFill) and isinstance(inputs, Tokens)
+            else inputs.blank_like(x)
+        )
+
 
 @FILLS.register
 class MaskToken(TextFill):
@@ -99,31 +125,6 @@ class MeanEmbedding(TextFill):
 
     def hidden(self, texts: Tensor, inputs: TextInputs) -> Tensor:
         return _tokens_of(self, inputs).averaged(texts)
-
-
-def baseline_of(fill: Fill, inputs: Inputs) -> Fill:
-    """The fill that path methods, such as integrated gradients, use as their baseline. This is ``fill``, except for ``gray`` with
-    tokens.
-
-    ``gray`` deletes words, and there is no path of values from a deleted word. So it is replaced by the mask token, or by the
-    unknown token if there is no mask token, or else by an embedding of zeros.
-    """
-    if type(fill) is not Gray or not isinstance(inputs, Tokens) or inputs.reader is None:
-        return fill
-    known = {"mask": MaskToken, "unknown": UnknownToken}
-    return next(
-        (kind() for token, kind in known.items() if inputs.token_number(token) is not None), ZeroEmbedding()
-    )
-
-
-def path_start(inputs: Inputs, x: Tensor) -> Tensor:
-    """What ``gray`` shows for inputs ``(N, *shape)`` as the baseline of path methods."""
-    fill = baseline_of(Gray(), inputs)
-    return (
-        fill.hidden(x, inputs)
-        if isinstance(fill, TextFill) and isinstance(inputs, Tokens)
-        else inputs.blank_like(x)
-    )
 
 
 def _tokens_of(fill: Fill, inputs: Inputs) -> Tokens:

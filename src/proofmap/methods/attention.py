@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from proofmap.classifier import Classifier
-from proofmap.classifier.token_nets import PerLabelNet, TokenNet
+from proofmap.classifier.token_nets import TokenNet
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Tokens
 from proofmap.methods.cams import enlarged
@@ -27,30 +27,11 @@ from proofmap.session import Session
 
 def _check_text_net(classifier: Classifier) -> None:
     """Raise if a text net has no attention, or reads a text in several passes."""
-    check_one_pass(classifier)
+    TokenNet.check_one_pass(classifier)
     with torch.no_grad(), AttentionMaps() as recorded:
         classifier(classifier.inputs.probe().to(classifier.device))
     if not recorded.maps:
         raise InputError(f"{classifier.name} has no attention; use gradients, masks or belief-order")
-
-
-def check_one_pass(classifier: Classifier) -> None:
-    """Raise if a text net does not read a text in one pass."""
-    net = classifier.net
-    if not isinstance(net, TokenNet):
-        raise InputError(
-            f"{classifier.name} is not a net of tokens that Proofmap knows; use a method without attention"
-        )
-    if isinstance(net, PerLabelNet):
-        raise InputError(
-            f"{classifier.name} reads the text once for each label, so there is no attention that all labels share; use gradients, masks or "
-            "belief-order"
-        )
-    if net.window is not None:
-        raise InputError(
-            f"{classifier.name} reads long texts in windows, and its layers do not see a text as a whole; leave longer=windows out, or use gradients, "
-            "masks or belief-order"
-        )
 
 
 def _read_rows(logits: Tensor, last: Tensor, n: int) -> Tensor:
@@ -62,19 +43,6 @@ def _read_rows(logits: Tensor, last: Tensor, n: int) -> Tensor:
     (gradient,) = torch.autograd.grad(mixed_logits(logits), last, retain_graph=True)
     used = gradient.reshape(n, -1, *gradient.shape[-2:]).abs().sum(dim=(1, 3)) > 0
     return used.float() / used.sum(dim=1, keepdim=True).clamp_min(1)
-
-
-def of_words(found: Tensor, texts: Tensor, classifier: Classifier) -> Tensor:
-    """Maps ``(N, L, n)`` of the n words of texts ``(N, *shape)``, from the relevances ``(N, L, T)`` of the tokens that the net reads."""
-    net, inputs = classifier.net, classifier.inputs
-    assert isinstance(net, TokenNet)
-    order = net.order(texts, found.shape[2])
-    slots = torch.zeros(
-        *found.shape[:2], len(net.before) + texts.shape[-1] + len(net.after), device=found.device
-    )
-    slots.scatter_(2, order[:, None].expand_as(found), found)
-    own = slots[..., len(net.before) : len(net.before) + texts.shape[-1]]
-    return inputs.merged_channels(own[..., None, :])
 
 
 _INSTEAD = "; use a class activation map (grad-cam), gradients or masks instead"
@@ -167,7 +135,7 @@ class AttentionMethod(Method):
         def of_patches(some: Tensor, own: Tensor) -> Tensor:
             found, tokens = self.token_relevance(session, some, own), self.tokens_in(session)
             if tokens is None:
-                return of_words(found, some, session.net)
+                return TokenNet.of_words(found, some, session.net)
             return enlarged(tokens.grid.of(found), some)
 
         return self.in_batches(session, of_patches, images, labels)

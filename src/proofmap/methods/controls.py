@@ -24,7 +24,7 @@ from proofmap.core.tensors import private_copy
 from proofmap.methods.given import GivenMaps
 from proofmap.methods.method import METHODS, Cost, Method
 from proofmap.plugins.settings import required, setting
-from proofmap.session import Session, watch_at
+from proofmap.session import Session
 
 
 class Wrapper(Method):
@@ -176,7 +176,7 @@ class TopLabel(Wrapper):
         missing = ~there.any(dim=1)
         if bool(missing.any()):
             places = missing.nonzero()[:, 0].tolist()
-            part = session.like(watch=watch_at(session.watch, places))
+            part = session.like(watch=Session.watch_at(session.watch, places))
             found[missing] = part.maps(self.of, images[missing], top[missing])
         return found
 

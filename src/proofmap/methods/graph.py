@@ -4,7 +4,7 @@ pass: their values are unchanged, and their gradients follow a rule.
 A :class:`Rewriting` is active while the net runs. It intercepts every call of torch, from a module, a function or a method, and may
 return its own value; :meth:`Rewriting.with_slopes` gives a tensor any gradient. The net is not changed, and nothing remains after the pass.
 Operations that are not intercepted, such as those inside TorchScript, appear in autograd's graph and are refused
-(:func:`check_operations`).
+(:meth:`Rewriting.check_operations`).
 """
 
 from __future__ import annotations
@@ -55,32 +55,6 @@ def _kind(node: Node) -> str:
     return re.sub(r"Backwards?\d*$", "", node.name().rpartition("::")[2]).lstrip("_")
 
 
-def check_operations(
-    method: str, output: Tensor, leaves: Collection[Tensor], known: Collection[str], seen: Collection[Node]
-) -> None:
-    """Raise if the net has an operation between the leaves and the output for which the method has no rule.
-
-    ``known`` are the kinds of nodes that the method leaves to autograd, in addition to linear operations without a shift. ``seen`` are the
-    nodes that the method created itself.
-    """
-    reached = _reaching(output, leaves)
-    for node in reached:
-        name = _kind(node)
-        operands = [place for place, (before, _) in enumerate(node.next_functions) if before in reached]
-        factors = [place for place in operands if name in _PRODUCTS and 0 <= place - _PRODUCTS[name] < 2]
-        product = len(factors) > 1 or (name == "Div" and factors == [1])
-        if product:
-            raise InputError(
-                f"{method} has no rule for a product of two tensors that both depend on the input, such as attention or a "
-                "gate; use integrated-gradients, or a method for transformers"
-            )
-        if name not in _LINEAR and name not in known and node not in seen:
-            raise InputError(
-                f"{method} has no rule for an operation of this net: {name} (a node of autograd's graph). It knows layers, "
-                "rectifiers and other activations, pooling, batch-norm and sums; use integrated-gradients"
-            )
-
-
 def _reaching(output: Tensor, leaves: Iterable[Tensor]) -> dict[Node, None]:
     """The nodes between an output and any of the leaves, in a reproducible order, because error messages name the first one."""
     readers: dict[Node, list[Node]] = {}
@@ -105,8 +79,6 @@ _ACTIVATIONS = """
     relu relu6 hardtanh clamp clamp_min clamp_max clip threshold _threshold leaky_relu prelu rrelu elu selu celu gelu silu mish softplus
     softsign hardswish hardsigmoid hardshrink softshrink tanhshrink sigmoid expit tanh logsigmoid
 """
-ELEMENTWISE = frozenset(_ACTIVATIONS.split())
-"""The names of torch's elementwise activation functions."""
 
 
 class _Slopes(torch.autograd.Function):
@@ -129,6 +101,8 @@ class Rewriting(TorchFunctionMode):
 
     # names: a mode that held its methods would keep the graph alive
     rewrites: ClassVar[Mapping[str, str]] = {}
+    ACTIVATIONS: ClassVar = frozenset(_ACTIVATIONS.split())
+    """The names of torch's elementwise activation functions."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -204,3 +178,33 @@ class Rewriting(TorchFunctionMode):
     def per_feature(values: Tensor, like: Tensor) -> Tensor:
         """Values per feature ``(C,)``, in a shape that broadcasts with ``(N, C, ...)``."""
         return values.to(like.dtype).view(1, -1, *[1] * (like.ndim - 2))
+
+    @staticmethod
+    def check_operations(
+        method: str,
+        output: Tensor,
+        leaves: Collection[Tensor],
+        known: Collection[str],
+        seen: Collection[Node],
+    ) -> None:
+        """Raise if the net has an operation between the leaves and the output for which the method has no rule.
+
+        ``known`` are the kinds of nodes that the method leaves to autograd, in addition to linear operations without a shift. ``seen`` are the
+        nodes that the method created itself.
+        """
+        reached = _reaching(output, leaves)
+        for node in reached:
+            name = _kind(node)
+            operands = [place for place, (before, _) in enumerate(node.next_functions) if before in reached]
+            factors = [place for place in operands if name in _PRODUCTS and 0 <= place - _PRODUCTS[name] < 2]
+            product = len(factors) > 1 or (name == "Div" and factors == [1])
+            if product:
+                raise InputError(
+                    f"{method} has no rule for a product of two tensors that both depend on the input, such as attention or a "
+                    "gate; use integrated-gradients, or a method for transformers"
+                )
+            if name not in _LINEAR and name not in known and node not in seen:
+                raise InputError(
+                    f"{method} has no rule for an operation of this net: {name} (a node of autograd's graph). It knows layers, "
+                    "rectifiers and other activations, pooling, batch-norm and sums; use integrated-gradients"
+                )

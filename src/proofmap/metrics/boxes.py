@@ -18,7 +18,7 @@ from proofmap.core.inputs import Box, Inputs
 from proofmap.core.labels import NO_LABEL
 from proofmap.methods.method import Cost
 from proofmap.metrics.judged import Judged
-from proofmap.metrics.localisation import LocalisationMetric, known_places
+from proofmap.metrics.localisation import LocalisationMetric
 from proofmap.metrics.metric import METRICS, Metric
 from proofmap.plugins.settings import setting
 
@@ -292,7 +292,7 @@ class BoxIoU(LocalisationMetric):
                 f"box-iou draws a box, and {judged.inputs.noun} have no neighbours; leave this metric out"
             )
         found = torch.full(judged.labels.shape, torch.nan, device=judged.maps.device)
-        known = list(known_places(judged))
+        known = list(LocalisationMetric.known_places(judged))
         if not known:
             return found
         images, places = [image for image, _, _ in known], [place for _, place, _ in known]

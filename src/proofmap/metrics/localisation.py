@@ -34,7 +34,7 @@ class LocalisationMetric(Metric):
 
     def pairs(self, judged: Judged) -> Tensor:
         found = torch.full(judged.labels.shape, torch.nan, device=judged.maps.device)
-        for image, place, boxes in known_places(judged):
+        for image, place, boxes in LocalisationMetric.known_places(judged):
             found[image, place] = self.locate(judged, image, place, boxes)
         return found
 
@@ -42,13 +42,13 @@ class LocalisationMetric(Metric):
         """The value of one map, given the boxes of its label's objects."""
         raise NotImplementedError
 
-
-def known_places(judged: Judged) -> Iterator[tuple[int, int, Sequence[Box]]]:
-    """The image index, label index and boxes of every (image, label) pair with known boxes."""
-    for image, row in enumerate(judged.labels.tolist()):
-        for place, label in enumerate(row):
-            if boxes := judged.places(image, label):
-                yield image, place, boxes
+    @staticmethod
+    def known_places(judged: Judged) -> Iterator[tuple[int, int, Sequence[Box]]]:
+        """The image index, label index and boxes of every (image, label) pair with known boxes."""
+        for image, row in enumerate(judged.labels.tolist()):
+            for place, label in enumerate(row):
+                if boxes := judged.places(image, label):
+                    yield image, place, boxes
 
 
 def box_distance(box: Box, positions: Sequence[int], device: torch.device) -> Tensor:

@@ -36,6 +36,7 @@ from proofmap.metrics.areas import Deletion, GameMetric, Insertion
 from proofmap.metrics.games import CURVES, Game, InsertionGame
 from proofmap.metrics.judged import Judged
 from proofmap.metrics.metric import METRICS, Metric
+from proofmap.metrics.scores import completeness, soundness
 from proofmap.plugins.settings import Shortcuts, setting, setting_names, settings_of
 from proofmap.session import Session
 
@@ -101,7 +102,7 @@ class WorstOfLabels(ProofMetric):
         top: int | None
 
     def from_pairs(self, judged: Judged, pairs: Tensor) -> Tensor:
-        chosen = scores.of_most_probable(pairs, self.curves(judged).f, self.top)
+        chosen = _of_most_probable(pairs, self.curves(judged).f, self.top)
         return scores.worst_case(chosen) if self.higher_is_better else -scores.worst_case(-chosen)
 
 
@@ -332,7 +333,46 @@ class Steadiness(ShapeMetric):
     def pairs(self, judged: Judged) -> Tensor:
         values, shares, weights = self._shown(judged)
         f = self.curves(judged).h
-        share = scores.steady_share(
+        share = steady_share(
             values, shares, weights, f.double(), e1=self.e1, e2=self.e2, factor=self.factor, s0=self.s0
         )
         return share.to(f).masked_fill(f.isnan(), torch.nan)
+
+
+def _of_most_probable(scores: Tensor, f: Tensor, top: int | None) -> Tensor:
+    """The scores ``(N, L)`` of each image's ``top`` most probable labels, NaN for the others. All scores if ``top`` is None.
+
+    >>> _of_most_probable(torch.tensor([[0.9, 0.4, 0.1]]), torch.tensor([[0.2, 0.7, 0.1]]), 2)
+    tensor([[0.9000, 0.4000,    nan]])
+    """
+    if top is None:
+        return scores
+    order = f.nan_to_num(nan=-1.0).argsort(dim=1, descending=True, stable=True).argsort(dim=1)
+    return scores.masked_fill(order >= top, torch.nan)
+
+
+def steady_share(
+    values: Tensor,
+    shares: Tensor,
+    weights: Tensor,
+    f: Tensor,
+    *,
+    e1: float = 0.01,
+    e2: float = 0.001,
+    factor: float = 1.5,
+    s0: float = 0.1,
+) -> Tensor:
+    """The share ``(N, L)`` of each curve ``(N, L, S)`` that is within ``factor`` of f ``(N, L)``, counted from the share ``s0`` of
+    the positions on. The points of the curve are at ``shares`` ``(S,)`` and have ``weights`` ``(S,)``.
+
+    >>> curve, shares = torch.tensor([[[0.1, 0.3, 0.9, 0.5]]]), torch.tensor([0.05, 0.25, 0.5, 1.0])
+    >>> steady_share(
+    ...     curve, shares, torch.full((4,), 0.25), torch.tensor([[0.4]])
+    ... ).item()  # .3 and .5 of three
+    0.6666666865348816
+    """
+    believed = f[..., None].expand_as(values)
+    complete, sound = completeness(values, believed, e1), soundness(values, believed, e2)
+    steady = (complete >= 1 / factor) & (sound >= 1 / factor)
+    late = weights * (shares >= s0)
+    return (steady * late).sum(dim=-1) / late.sum()

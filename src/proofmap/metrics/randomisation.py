@@ -7,7 +7,7 @@ again, and the two maps are compared. Maps that do not change come from the inpu
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -62,24 +62,7 @@ def spearman(a: Tensor, b: Tensor) -> Tensor:
 
 
 Similarity = Literal["rank", "abs-rank", "ssim"]
-SIMILARITIES: tuple[Similarity, ...] = get_args(Similarity)
 _SIGMA, _WINDOW = 1.5, 11
-
-
-def similarity(a: Tensor, b: Tensor, how: Similarity) -> Tensor:
-    """The similarity ``(P,)`` between the corresponding maps of a and b ``(P, *positions)``; 1 for equal maps.
-
-    ``rank`` is Spearman's correlation of the values, ``abs-rank`` that of their absolute values, ``ssim`` is :func:`ssim` of the maps
-    scaled to [0, 1]. 0 if one of the two is constant; NaN if both are.
-    """
-    flat, other = a.flatten(1), b.flatten(1)
-    if how == "ssim":
-        found = ssim(unit_scale(a.double()), unit_scale(b.double()))
-    else:
-        found = spearman(flat.abs(), other.abs()) if how == "abs-rank" else spearman(flat, other)
-    still = [(row == row[:, :1]).all(dim=1) for row in (flat, other)]
-    found = found.masked_fill(still[0] ^ still[1], 0.0)
-    return found.masked_fill(still[0] & still[1], torch.nan)
 
 
 def ssim(a: Tensor, b: Tensor) -> Tensor:
@@ -116,31 +99,6 @@ def _window(values: Tensor, axis: int) -> Tensor:
 
 
 Layers = Literal["last", "all"]
-
-
-def smooth_maps(
-    session: Session, method: Method, images: Tensor, labels: Tensor, *, samples: int, noise: float
-) -> Tensor:
-    """The mean of a method's maps ``(N, L, *positions)`` over noisy copies of each image. If ``samples`` is 1, the maps of the
-    images without noise.
-
-    The noise is Gaussian; its standard deviation is ``noise`` times the range of the image's values. Noisy copies are clipped to the limits
-    of the inputs, if there are any.
-    """
-    if samples == 1:
-        return session.maps(method, images, labels)
-    inputs = session.inputs
-    flat = images.flatten(1)
-    width = noise * (flat.amax(dim=1) - flat.amin(dim=1))
-    total: Tensor | None = None
-    for k in range(samples):
-        drawn = streams.normal(streams.image_keys(images, session.seed, "smooth", k), flat.shape[1])
-        noisy = (flat + width[:, None] * drawn).view_as(images)
-        noisy = noisy if inputs.limits is None else noisy.clamp(*inputs.limits)
-        maps = session.maps(method, noisy, labels)
-        total = maps if total is None else total + maps
-    assert total is not None
-    return total / samples
 
 
 @METRICS.register
@@ -188,7 +146,7 @@ class Randomisation(Metric):
             first = judged.once(("smooth", self.samples, noise), lambda: self._maps(judged, judged.session))
         key = ("drawn anew", self.layers, self.draw, self.samples, noise)
         second = judged.once(key, lambda: self._maps(judged, judged.session.for_net(self._other(judged))))
-        found = similarity(first.flatten(0, 1), second.flatten(0, 1), self.similarity)
+        found = Randomisation.compared(first.flatten(0, 1), second.flatten(0, 1), self.similarity)
         return found.view(judged.labels.shape).masked_fill(judged.labels == NO_LABEL, torch.nan).float()
 
     def from_pairs(self, judged: Judged, pairs: Tensor) -> Tensor:
@@ -202,4 +160,45 @@ class Randomisation(Metric):
 
     def _maps(self, judged: Judged, session: Session) -> Tensor:
         session, how = session.like(shared=frozenset()), {"samples": self.samples, "noise": self.noise}
-        return smooth_maps(session, judged.known_method, judged.images, judged.labels, **how)  # type: ignore[arg-type]
+        return Randomisation.smooth_maps(session, judged.known_method, judged.images, judged.labels, **how)  # type: ignore[arg-type]
+
+    @staticmethod
+    def compared(a: Tensor, b: Tensor, how: Similarity) -> Tensor:
+        """The similarity ``(P,)`` between the corresponding maps of a and b ``(P, *positions)``; 1 for equal maps.
+
+        ``rank`` is Spearman's correlation of the values, ``abs-rank`` that of their absolute values, ``ssim`` is :func:`ssim` of the maps
+        scaled to [0, 1]. 0 if one of the two is constant; NaN if both are.
+        """
+        flat, other = a.flatten(1), b.flatten(1)
+        if how == "ssim":
+            found = ssim(unit_scale(a.double()), unit_scale(b.double()))
+        else:
+            found = spearman(flat.abs(), other.abs()) if how == "abs-rank" else spearman(flat, other)
+        still = [(row == row[:, :1]).all(dim=1) for row in (flat, other)]
+        found = found.masked_fill(still[0] ^ still[1], 0.0)
+        return found.masked_fill(still[0] & still[1], torch.nan)
+
+    @staticmethod
+    def smooth_maps(
+        session: Session, method: Method, images: Tensor, labels: Tensor, *, samples: int, noise: float
+    ) -> Tensor:
+        """The mean of a method's maps ``(N, L, *positions)`` over noisy copies of each image. If ``samples`` is 1, the maps of the
+        images without noise.
+
+        The noise is Gaussian; its standard deviation is ``noise`` times the range of the image's values. Noisy copies are clipped to the limits
+        of the inputs, if there are any.
+        """
+        if samples == 1:
+            return session.maps(method, images, labels)
+        inputs = session.inputs
+        flat = images.flatten(1)
+        width = noise * (flat.amax(dim=1) - flat.amin(dim=1))
+        total: Tensor | None = None
+        for k in range(samples):
+            drawn = streams.normal(streams.image_keys(images, session.seed, "smooth", k), flat.shape[1])
+            noisy = (flat + width[:, None] * drawn).view_as(images)
+            noisy = noisy if inputs.limits is None else noisy.clamp(*inputs.limits)
+            maps = session.maps(method, noisy, labels)
+            total = maps if total is None else total + maps
+        assert total is not None
+        return total / samples

@@ -38,23 +38,23 @@ class Roughness(Metric):
                 f"roughness needs neighbours; {judged.inputs.noun} have none, so leave this metric out"
             )
         maps = judged.maps.flatten(0, 1)
-        rough = roughness(keep_top(maps, self.share)).view(judged.labels.shape)
+        rough = Roughness.of_masks(keep_top(maps, self.share)).view(judged.labels.shape)
         return rough.masked_fill(judged.labels == NO_LABEL, torch.nan)
 
     def from_pairs(self, judged: Judged, pairs: Tensor) -> Tensor:
         return pairs.nanmean(dim=1)
 
+    @staticmethod
+    def of_masks(shown: Tensor) -> Tensor:
+        """The relative length ``(P,)`` of the border of boolean masks ``(P, *positions)``; 0 for an empty mask.
 
-def roughness(shown: Tensor) -> Tensor:
-    """The relative length ``(P,)`` of the border of boolean masks ``(P, *positions)``; 0 for an empty mask.
-
-    >>> one = torch.zeros(1, 6, 6, dtype=torch.bool)
-    >>> one[0, 1:5, 1:5] = True
-    >>> roughness(one), roughness(torch.eye(6, dtype=torch.bool)[None])
-    (tensor([1.]), tensor([2.0412]))
-    """
-    axes = tuple(range(1, shown.ndim))
-    border = torch.stack([shown.diff(dim=axis).sum(dim=axes) for axis in axes]).sum(dim=0)
-    size = shown.sum(dim=axes).clamp_min(1).float()
-    unit = 2 * len(axes) * size ** ((len(axes) - 1) / len(axes))
-    return border / unit
+        >>> one = torch.zeros(1, 6, 6, dtype=torch.bool)
+        >>> one[0, 1:5, 1:5] = True
+        >>> Roughness.of_masks(one), Roughness.of_masks(torch.eye(6, dtype=torch.bool)[None])
+        (tensor([1.]), tensor([2.0412]))
+        """
+        axes = tuple(range(1, shown.ndim))
+        border = torch.stack([shown.diff(dim=axis).sum(dim=axes) for axis in axes]).sum(dim=0)
+        size = shown.sum(dim=axes).clamp_min(1).float()
+        unit = 2 * len(axes) * size ** ((len(axes) - 1) / len(axes))
+        return border / unit

@@ -106,18 +106,6 @@ def worst_case(scores: Tensor) -> Tensor:
     return lowest.masked_fill(scores.isnan().all(dim=1), torch.nan)
 
 
-def of_most_probable(scores: Tensor, f: Tensor, top: int | None) -> Tensor:
-    """The scores ``(N, L)`` of each image's ``top`` most probable labels, NaN for the others. All scores if ``top`` is None.
-
-    >>> of_most_probable(torch.tensor([[0.9, 0.4, 0.1]]), torch.tensor([[0.2, 0.7, 0.1]]), 2)
-    tensor([[0.9000, 0.4000,    nan]])
-    """
-    if top is None:
-        return scores
-    order = f.nan_to_num(nan=-1.0).argsort(dim=1, descending=True, stable=True).argsort(dim=1)
-    return scores.masked_fill(order >= top, torch.nan)
-
-
 def best_effort(
     auc: Tensor,
     f: Tensor,
@@ -172,30 +160,3 @@ def reach_of(values: Tensor, shares: Tensor, f: Tensor, part: float = 0.9) -> Te
     """
     there = values >= part * f[..., None]
     return torch.where(there.any(dim=-1), shares[there.int().argmax(dim=-1)], 1.0)
-
-
-def steady_share(
-    values: Tensor,
-    shares: Tensor,
-    weights: Tensor,
-    f: Tensor,
-    *,
-    e1: float = 0.01,
-    e2: float = 0.001,
-    factor: float = 1.5,
-    s0: float = 0.1,
-) -> Tensor:
-    """The share ``(N, L)`` of each curve ``(N, L, S)`` that is within ``factor`` of f ``(N, L)``, counted from the share ``s0`` of
-    the positions on. The points of the curve are at ``shares`` ``(S,)`` and have ``weights`` ``(S,)``.
-
-    >>> curve, shares = torch.tensor([[[0.1, 0.3, 0.9, 0.5]]]), torch.tensor([0.05, 0.25, 0.5, 1.0])
-    >>> steady_share(
-    ...     curve, shares, torch.full((4,), 0.25), torch.tensor([[0.4]])
-    ... ).item()  # .3 and .5 of three
-    0.6666666865348816
-    """
-    believed = f[..., None].expand_as(values)
-    complete, sound = completeness(values, believed, e1), soundness(values, believed, e2)
-    steady = (complete >= 1 / factor) & (sound >= 1 / factor)
-    late = weights * (shares >= s0)
-    return (steady * late).sum(dim=-1) / late.sum()

@@ -37,7 +37,6 @@ from proofmap.classifier.token_nets import (
     check_embeddings,
     embedding_table,
     reader_and_ends,
-    run_model,
     sequence_classifier,
     special_tokens,
     token_reader,
@@ -214,7 +213,7 @@ class SentenceNet(TokenNet):
 
 def _mean_sentence(model: Any, tokens: Tensor, attention: Tensor | Gates) -> Tensor:
     """The sentence embedding ``(N, d)``: the mean of the last hidden states under the attention mask, scaled to length one."""
-    states = run_model(model, tokens, attention).last_hidden_state
+    states = TokenNet.run_model(model, tokens, attention).last_hidden_state
     share = (attention if isinstance(attention, Tensor) else attention.m).to(states)[..., None]
     return F.normalize((states * share).sum(dim=1) / share.sum(dim=1).clamp_min(1e-9), dim=-1)
 
@@ -227,7 +226,7 @@ class EntailmentNet(PerLabelNet):
         self.entails = entails
 
     def of_label(self, state: Tensor, tokens: Tensor, label: int) -> Tensor:
-        found: Tensor = run_model(self.model, *self.packed(state, tokens, self.ending(label))).logits
+        found: Tensor = TokenNet.run_model(self.model, *self.packed(state, tokens, self.ending(label))).logits
         return found[:, self.entails]
 
 
@@ -251,13 +250,13 @@ class ContinuationNet(PerLabelNet):
         if any(len(continuation) > 1 for continuation in self.continuations):
             return super().read(state, tokens)
         # one pass has every label's only token
-        scores = run_model(self.model, *self.packed(state, tokens, self.after)).logits
+        scores = TokenNet.run_model(self.model, *self.packed(state, tokens, self.after)).logits
         own: Tensor = scores[self._last(state)].log_softmax(dim=-1)
         return own[:, [token for (token,) in self.continuations]]
 
     def of_label(self, state: Tensor, tokens: Tensor, label: int) -> Tensor:
         packed = self.packed(state, tokens, self.ending(label))
-        scores = run_model(self.model, *packed).logits.log_softmax(dim=-1)
+        scores = TokenNet.run_model(self.model, *packed).logits.log_softmax(dim=-1)
         rows, last = self._last(state)
         total = torch.zeros(len(rows), device=rows.device, dtype=scores.dtype)
         for k, token in enumerate(self.continuations[label]):

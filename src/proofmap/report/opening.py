@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from proofmap.core.labels import UNBELIEVED, is_by_probability
+from proofmap.core.labels import UNBELIEVED, LabelRule
 from proofmap.core.text import counted
 from proofmap.report.listed import words_of
 from proofmap.report.page_pictures import photo_uri
@@ -178,7 +178,7 @@ def belief_sentence(evaluation: Evaluation, index: int) -> str:
     places = evaluation.places_of(index)
     first = max(places, key=lambda j: float(evaluation.f[index, j]))
     name, f = evaluation.label_name(index, first), percent(float(evaluation.f[index, first]))
-    if is_by_probability(str(evaluation.settings.get("labels", ""))):
+    if LabelRule.is_by_probability(str(evaluation.settings.get("labels", ""))):
         label_set = evaluation.settings.get("label_set", "all")
         among = "" if isinstance(label_set, str) else " among the labels of its label set"
         return f"The net says {name}, {f}{among}"

@@ -11,14 +11,14 @@ from proofmap.metrics.scores import completeness, soundness
 from proofmap.report.figures.theorem import TheoremFigure
 from proofmap.reproduce.findings import Claim, Findings, Job, PaperTable
 from proofmap.results.tables import cells_of, number
-from proofmap.theory.linear import MADE, REAL, made_input
-from proofmap.theory.theorem import Cell, Curve, Rate, curve, grid
+from proofmap.theory.linear import MADE, REAL, LinearInput
+from proofmap.theory.theorem import Cell, Curve
 
 
 def run(job: Job) -> Findings:
     """Compute failure rates for each synthetic input and delta, and curves for some synthetic inputs and the available real ones."""
     settings = job.settings
-    cells = grid(**settings["grid"], seed=job.seed, progress=job.progress)
+    cells = Cell.grid(**settings["grid"], seed=job.seed, progress=job.progress)
     curves = list(curves_of(job))
     return Findings(
         tables=(_cells_table(cells), _curves_table(curves)),
@@ -38,11 +38,11 @@ def curves_of(job: Job) -> Iterator[Curve]:
             if name in job.missing:
                 continue
             if name in MADE:
-                inputs = [made_input(name, **made, seed=job.seed)]
+                inputs = [LinearInput.made(name, **made, seed=job.seed)]
                 title = f"{name}, d {made['d']}, margin {number(float(made['gamma']))}"
             else:
                 inputs, title = REAL[name](**made), name
-            yield curve(title, inputs, points=points, trials=trials, seed=job.seed)
+            yield Curve.simulated(title, inputs, points=points, trials=trials, seed=job.seed)
 
 
 def _cells_table(cells: Sequence[Cell]) -> PaperTable:
@@ -54,12 +54,12 @@ def _cells_table(cells: Sequence[Cell]) -> PaperTable:
             "bound": c.bound,
             "delta": c.delta,
             "L1": c.first.length,
-            **_record("one_fails_at_L1", c.first.one),
-            **_record("incomplete_at_L1", c.first.incomplete),
+            **c.first.one.record("one_fails_at_L1"),
+            **c.first.incomplete.record("incomplete_at_L1"),
             "L2": c.second.length,
-            **_record("unsound_at_L2", c.second.unsound),
+            **c.second.unsound.record("unsound_at_L2"),
             "sharp_L": c.sharp.length,
-            **_record("unsound_at_sharp_L", c.sharp.unsound),
+            **c.sharp.unsound.record("unsound_at_sharp_L"),
             "needed_L": c.needed,
             "greedy_reach": c.greedy_reach,
         }
@@ -73,11 +73,11 @@ def _cells_table(cells: Sequence[Cell]) -> PaperTable:
         ("B", lambda c: f"{c.bound:.1f}"),
         ("delta", lambda c: f"{c.delta:g}"),
         ("L1", lambda c: _length(c.first.length, c.d)),
-        ("one fails", lambda c: _rate(c.first.one)),
+        ("one fails", lambda c: str(c.first.one)),
         ("L2", lambda c: _length(c.second.length, c.d)),
-        ("unsound", lambda c: _rate(c.second.unsound)),
+        ("unsound", lambda c: str(c.second.unsound)),
         ("sharp L", lambda c: _length(c.sharp.length, c.d)),
-        ("unsound", lambda c: _rate(c.sharp.unsound)),
+        ("unsound", lambda c: str(c.sharp.unsound)),
         ("needed", lambda c: str(c.needed)),
     )
     title = f"Failure rates at the theorem's lengths, {cells[0].first.one.trials} shuffles each"
@@ -108,9 +108,9 @@ def _curves_table(curves: Sequence[Curve]) -> PaperTable:
             "inputs": found.title,
             "n": found.inputs,
             "share": p.share,
-            **_record("complete", p.complete),
+            **p.complete.record("complete"),
             "complete_at_least": p.complete_bound,
-            **_record("sound", p.sound),
+            **p.sound.record("sound"),
             "sound_at_least": p.sound_bound,
             "greedy_sound": p.greedy_sound.value,
         }
@@ -161,14 +161,6 @@ def _claims(cells: Sequence[Cell], curves: Sequence[Curve]) -> tuple[Claim, ...]
             f"in every cell it proves the other label with any share of the coordinates up to {number(reach)}",
         ),
     )
-
-
-def _rate(rate: Rate) -> str:
-    return f"{rate.value:.4f} [{rate.low:.4f}, {rate.high:.4f}]"
-
-
-def _record(name: str, rate: Rate) -> dict[str, object]:
-    return {name: rate.value, f"{name}_low": rate.low, f"{name}_high": rate.high}
 
 
 def _length(length: int, d: int) -> str:

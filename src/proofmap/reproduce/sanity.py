@@ -21,7 +21,7 @@ from torch import Tensor
 from proofmap.checking import sanity_checks
 from proofmap.classifier import Classifier
 from proofmap.core.ranking import keep_top
-from proofmap.metrics.roughness import Roughness, roughness
+from proofmap.metrics.roughness import Roughness
 from proofmap.report.figures.grid import GridCell, GridFigure
 from proofmap.report.figures.sanity import sanity_figure
 from proofmap.report.pictures import overlay
@@ -99,7 +99,7 @@ def run(job: Job) -> Findings:
 
 def _roughness(maps: Maps) -> Iterator[tuple[str, tuple[Tensor, Tensor]]]:
     for row, both in maps.items():
-        before, after = (roughness(keep_top(some, SHARE)).double().cpu() for some in both)
+        before, after = (Roughness.of_masks(keep_top(some, SHARE)).double().cpu() for some in both)
         yield row, (before, after)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from proofmap.core.deferred import Tensor
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, inputs_of
-from proofmap.core.labels import NO_LABEL, first_wrong
+from proofmap.core.labels import NO_LABEL, LabelRule
 from proofmap.core.text import counted
 from proofmap.results.records import COMPLETENESS, SOUNDNESS, HoldsArrays, MethodResult
 from proofmap.results.statistics import RunScore
@@ -191,7 +191,7 @@ class Evaluation(HoldsArrays, tensors=["images", "labels", "f"]):
 
     def wrong_kind(self, index: int, place: int) -> Literal["", "near", "far"]:
         """``near`` or ``far`` if the label at ``place`` is a wrong one that the label rule ``+wrong`` added; otherwise empty."""
-        first = first_wrong(str(self.settings.get("labels", "")))
+        first = LabelRule.first_wrong(str(self.settings.get("labels", "")))
         if first is None or place < first or int(self.numpy("labels")[index, place]) == NO_LABEL:
             return ""
         return "near" if place == first else "far"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from proofmap.core.labels import NO_LABEL, UNBELIEVED, first_wrong
+from proofmap.core.labels import NO_LABEL, UNBELIEVED, LabelRule
 from proofmap.core.text import counted
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.tables import number
@@ -100,6 +100,6 @@ def _ordered(matrix: Tensor, order: Tensor) -> Tensor:
 def _place_names(evaluation: Evaluation) -> list[str]:
     """A name for each column of the label table, the same for all images: ``label 1``, ..., ``near wrong``, ``far wrong``."""
     width = evaluation.numpy("labels").shape[1]
-    first = first_wrong(str(evaluation.settings.get("labels", "")))
+    first = LabelRule.first_wrong(str(evaluation.settings.get("labels", "")))
     names = [f"label {k + 1}" for k in range(width)]
     return names if first is None else [*names[:first], *["near wrong", "far wrong"][: width - first]]

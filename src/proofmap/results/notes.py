@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from proofmap.core.labels import NO_LABEL, UNBELIEVED, WRONG, first_wrong
+from proofmap.core.labels import NO_LABEL, UNBELIEVED, WRONG, LabelRule
 from proofmap.core.text import counted
 from proofmap.results.evaluation import Evaluation
 
@@ -22,7 +22,7 @@ def rule_words(evaluation: Evaluation) -> str:
     """The label rule in words, with the number of wrong labels that were drawn: ``top3 and two wrong ones (near, far)``. A net with few
     labels may believe all others, so that fewer or none are left to draw."""
     rule = str(evaluation.settings.get("labels", "given"))
-    first = first_wrong(rule)
+    first = LabelRule.first_wrong(rule)
     if first is None:
         return rule
     drawn = (evaluation.numpy("labels")[:, first:] != NO_LABEL).sum(axis=1)

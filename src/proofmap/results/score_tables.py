@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from proofmap.core.errors import InputError, require
-from proofmap.core.labels import NO_LABEL, is_by_probability
+from proofmap.core.labels import NO_LABEL, LabelRule
 from proofmap.core.outputs import in_words, is_independent
 from proofmap.core.text import counted, one_line
 from proofmap.results.evaluation import Evaluation
@@ -358,7 +358,7 @@ def _coverage_notes(evaluation: Evaluation) -> list[str]:
             "top5+wrong, or give a map for each label"
         )
     rule = str(evaluation.settings.get("labels", ""))
-    if is_by_probability(rule) and rule.strip().startswith("p"):
+    if LabelRule.is_by_probability(rule) and rule.strip().startswith("p"):
         notes.append(
             f"labels {rule} are those that the net itself believes: a label with a small probability, which soundness "
             f"is about, is never tried, so {' and '.join(names)} is optimistic; compare with labels all or top5+wrong"

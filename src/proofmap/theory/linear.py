@@ -50,6 +50,15 @@ class LinearInput:
     def margin(self) -> float:
         return float(self.z.sum())
 
+    @staticmethod
+    def made(name: str, d: int, gamma: float, *, seed: int = 0) -> LinearInput:
+        """The synthetic input called ``name`` with d coordinates and a margin of (nearly) gamma. The seed matters only for
+        ``gaussian``.
+        """
+        if name not in MADE:
+            raise InputError(f"there is no synthetic input {name!r}; known are {', '.join(MADE)}")
+        return gaussian(d, gamma, seed=seed) if name == "gaussian" else MADE[name](d, gamma)
+
 
 def signs(d: int, gamma: float) -> LinearInput:
     """An input with w_i, x_i = +-1 / sqrt(d): every coordinate has the same weight, and B = 1.
@@ -94,15 +103,6 @@ MADE: Mapping[str, Callable[[int, float], LinearInput]] = {
     "spikes": spikes,
 }
 """Functions that make synthetic inputs from d and gamma, by name."""
-
-
-def made_input(name: str, d: int, gamma: float, *, seed: int = 0) -> LinearInput:
-    """The synthetic input called ``name`` with d coordinates and a margin of (nearly) gamma. The seed matters only for
-    ``gaussian``.
-    """
-    if name not in MADE:
-        raise InputError(f"there is no synthetic input {name!r}; known are {', '.join(MADE)}")
-    return gaussian(d, gamma, seed=seed) if name == "gaussian" else MADE[name](d, gamma)
 
 
 def digits(number: int, rivals: int = 9) -> list[LinearInput]:

@@ -43,8 +43,8 @@ For the paper's B = 10 that is C < 267. Hoeffding's inequality, which uses the r
 *What is certain.* Completeness is certain, without a shuffle, if L divides d: the d / L adjacent intervals have a
 positive total, so one of them is positive. With TV <= 2 taken literally it is certain for every L, since the d sums add up to L mu > 0.
 
-Monte Carlo simulation of theorem 5.1: shuffle the coordinates, search all intervals, and count failures. :func:`grid` does this
-for synthetic inputs at the theorem's lengths, :func:`curve` for any inputs at all lengths.
+Monte Carlo simulation of theorem 5.1: shuffle the coordinates, search all intervals, and count failures. :meth:`Cell.grid` does this
+for synthetic inputs at the theorem's lengths, :meth:`Curve.simulated` for any inputs at all lengths.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from torch import Tensor
 from proofmap.core.errors import InputError
 from proofmap.core.progress import Progress
 from proofmap.core.streams import key_of, permutations
-from proofmap.theory.linear import LinearInput, made_input
+from proofmap.theory.linear import LinearInput
 
 Sign = Literal[1, -1]
 
@@ -260,6 +260,13 @@ class Rate:
         p, n = self.value, self.trials
         return _Z / (n + _Z**2) * math.sqrt(n * p * (1 - p) + _Z**2 / 4)
 
+    def __str__(self) -> str:
+        return f"{self.value:.4f} [{self.low:.4f}, {self.high:.4f}]"
+
+    def record(self, name: str) -> dict[str, object]:
+        """The rate and the ends of its interval, as entries of a record."""
+        return {name: self.value, f"{name}_low": self.low, f"{name}_high": self.high}
+
 
 _Z = 1.959963984540054
 
@@ -344,25 +351,25 @@ class Cell:
         """Whether soundness fails less often than delta at L2 and at the sharp length, with 95 % confidence."""
         return max(self.second.unsound.high, self.sharp.unsound.high) <= self.delta
 
-
-def grid(
-    inputs: Sequence[str],
-    ds: Sequence[int],
-    gammas: Sequence[float],
-    deltas: Sequence[float],
-    *,
-    trials: int,
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> list[Cell]:
-    """Simulate theorem 5.1: a :class:`Cell` for every combination of synthetic input, d, gamma and delta."""
-    made = [(name, d, gamma) for name in inputs for d in ds for gamma in gammas]
-    cells: list[Cell] = []
-    with (progress or Progress()).task("grid of theorem 5.1", trials * len(made)) as task:
-        for name, d, gamma in made:
-            cells += _cells(made_input(name, d, gamma, seed=seed), deltas, trials, seed)
-            task.advance(trials)
-    return cells
+    @staticmethod
+    def grid(
+        inputs: Sequence[str],
+        ds: Sequence[int],
+        gammas: Sequence[float],
+        deltas: Sequence[float],
+        *,
+        trials: int,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> list[Cell]:
+        """Simulate theorem 5.1: a :class:`Cell` for every combination of synthetic input, d, gamma and delta."""
+        made = [(name, d, gamma) for name in inputs for d in ds for gamma in gammas]
+        cells: list[Cell] = []
+        with (progress or Progress()).task("grid of theorem 5.1", trials * len(made)) as task:
+            for name, d, gamma in made:
+                cells += _cells(LinearInput.made(name, d, gamma, seed=seed), deltas, trials, seed)
+                task.advance(trials)
+        return cells
 
 
 def _cells(found: LinearInput, deltas: Sequence[float], trials: int, seed: int) -> Iterator[Cell]:
@@ -426,38 +433,44 @@ class Curve:
     bound: tuple[float, float]
     points: tuple[Point, ...]
 
-
-def curve(title: str, inputs: Sequence[LinearInput], *, points: int, trials: int, seed: int = 0) -> Curve:
-    """The :class:`Curve` of all inputs together, at ``points`` shares L / d. Each input is shuffled ``trials`` times."""
-    shares = [(k + 1) / points for k in range(points)]
-    rows = [
-        simulate(found.z, [max(1, round(share * len(found.z))) for share in shares], trials=trials, seed=seed)
-        for found in inputs
-    ]
-    populations = [Population.measured(found.z) for found in inputs]
-    reaches = [int(greedy_reach(found.z)) for found in inputs]
-    pooled, total = [], trials * len(inputs)
-    for share, column in zip(shares, zip(*rows, strict=True), strict=True):
-        pooled.append(
-            Point(
-                share,
-                Rate(total - sum(f.incomplete.count for f in column), total),
-                Rate(total - sum(f.unsound.count for f in column), total),
-                Rate(sum(f.length > reach for f, reach in zip(column, reaches, strict=True)), len(inputs)),
-                _mean([1 - p.incomplete(f.length) for p, f in zip(populations, column, strict=True)]),
-                _mean([1 - p.unsound(f.length) for p, f in zip(populations, column, strict=True)]),
+    @staticmethod
+    def simulated(
+        title: str, inputs: Sequence[LinearInput], *, points: int, trials: int, seed: int = 0
+    ) -> Curve:
+        """The :class:`Curve` of all inputs together, at ``points`` shares L / d. Each input is shuffled ``trials`` times."""
+        shares = [(k + 1) / points for k in range(points)]
+        rows = [
+            simulate(
+                found.z, [max(1, round(share * len(found.z))) for share in shares], trials=trials, seed=seed
             )
+            for found in inputs
+        ]
+        populations = [Population.measured(found.z) for found in inputs]
+        reaches = [int(greedy_reach(found.z)) for found in inputs]
+        pooled, total = [], trials * len(inputs)
+        for share, column in zip(shares, zip(*rows, strict=True), strict=True):
+            pooled.append(
+                Point(
+                    share,
+                    Rate(total - sum(f.incomplete.count for f in column), total),
+                    Rate(total - sum(f.unsound.count for f in column), total),
+                    Rate(
+                        sum(f.length > reach for f, reach in zip(column, reaches, strict=True)), len(inputs)
+                    ),
+                    _mean([1 - p.incomplete(f.length) for p, f in zip(populations, column, strict=True)]),
+                    _mean([1 - p.unsound(f.length) for p, f in zip(populations, column, strict=True)]),
+                )
+            )
+        return Curve(
+            title,
+            len(inputs),
+            trials,
+            seed,
+            _ends([len(found.z) for found in inputs]),
+            _ends([found.margin for found in inputs]),
+            _ends([found.bound for found in inputs]),
+            tuple(pooled),
         )
-    return Curve(
-        title,
-        len(inputs),
-        trials,
-        seed,
-        _ends([len(found.z) for found in inputs]),
-        _ends([found.margin for found in inputs]),
-        _ends([found.bound for found in inputs]),
-        tuple(pooled),
-    )
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -306,9 +306,9 @@ class Inputs(ABC):
             elif not (low >= self.limits[0] - _TOLERANCE and high <= self.limits[1] + _TOLERANCE):  # also NaN
                 own = "(the classifier normalises them itself)"
                 raise InputError(f"{self.noun} must lie{limits} {own}, {found}")
-        from proofmap.core.tensors import plain
+        from proofmap.core.tensors import NamedImages
 
-        return plain(inputs)
+        return NamedImages.plain(inputs)
 
     def _check_finite(self, inputs: Tensor, problem: str) -> None:
         if not bool(inputs.isfinite().all()):

@@ -13,13 +13,7 @@ from numpy.typing import NDArray
 
 from proofmap.core.deferred import Tensor, torch
 from proofmap.core.errors import InputError
-from proofmap.core.inputs.frames import (
-    Column,
-    build_frame,
-    column_names,
-    library_of,
-    read_column,
-)
+from proofmap.core.inputs.frames import Column, library_of
 from proofmap.core.text import did_you_mean
 
 _WHOLE_LIMIT = 2.0**24
@@ -94,13 +88,13 @@ class Columns:
                 raise InputError(f"{len(names)} names were given for {values.shape[1]} columns")
             found = [(Column(name=name), values[:, k]) for k, name in enumerate(names)]
         else:
-            have = column_names(data)
+            have = Column.names_in(data)
             for name in names or ():
                 if name not in have:
                     raise InputError(
                         f"the table has no column {name!r}.{did_you_mean(name, have)} It has {_listed(have)}"
                     )
-            found = [read_column(data, name) for name in (have if names is None else names)]
+            found = [Column.read(data, name) for name in (have if names is None else names)]
         if found and not len(found[0][1]):
             raise InputError(
                 "the table has no rows, so the means, categories and ranges of its columns are unknown"
@@ -146,8 +140,8 @@ class Columns:
                     f"rows have {len(self)} columns ({_listed(self.names)}), got {values.shape[1]}"
                 )
             return self.check(torch.from_numpy(values.astype(np.float32)))
-        self._check_names(column_names(data))
-        coded = [_coded(column, *read_column(data, column.name)) for column in self.columns]
+        self._check_names(Column.names_in(data))
+        coded = [_coded(column, *Column.read(data, column.name)) for column in self.columns]
         return torch.from_numpy(np.stack(coded, axis=1).astype(np.float32))
 
     def decode(self, rows: Tensor) -> Any:
@@ -160,7 +154,7 @@ class Columns:
         return (
             np.stack(values, axis=1)
             if self.library is None
-            else build_frame(self.library, self.columns, values)
+            else Column.frame_of(self.library, self.columns, values)
         )
 
     def check(self, rows: Tensor) -> Tensor:

@@ -59,6 +59,37 @@ class Column:
     center: float = 0.0
     spread: float = 1.0
 
+    @staticmethod
+    def names_in(frame: Any) -> list[str]:
+        """The names of a frame's columns; names that are not text or that appear twice are refused."""
+        names = list(frame.columns)
+        for name in names:
+            if not isinstance(name, str):
+                raise InputError(
+                    f"a column of the table is named {name!r}, which is not text; use frame.columns = "
+                    "frame.columns.astype(str)"
+                )
+            if names.count(name) > 1:
+                raise InputError(
+                    f"the table has {names.count(name)} columns named {name!r}; names must differ"
+                )
+        return names
+
+    @staticmethod
+    def read(frame: Any, name: str) -> tuple[Column, NDArray[Any]]:
+        """One column of a frame: its kind according to its type, and its values. Numbers and booleans are float64, and NaN if missing.
+        Categories are Python objects, and None if missing. Dates and other objects are refused."""
+        return _from_pandas(frame[name]) if library_of(frame) == "pandas" else _from_polars(frame[name])
+
+    @staticmethod
+    def frame_of(library: str, columns: Sequence[Column], values: Sequence[NDArray[np.float64]]) -> Any:
+        """A frame from the values of each column: numbers, codes of categories, 0 or 1 for booleans, and NaN for missing values."""
+        module = require(library, extra=library, purpose="a row of a table as the model takes it")
+        build = _to_pandas if library == "pandas" else _to_polars
+        return module.DataFrame(
+            {c.name: build(module, c, own) for c, own in zip(columns, values, strict=True)}
+        )
+
 
 def library_of(given: object) -> str | None:
     """The library that a frame belongs to; None if ``given`` is not a frame.
@@ -71,37 +102,10 @@ def library_of(given: object) -> str | None:
     return library if kind.__name__ == "DataFrame" and library in ("pandas", "polars") else None
 
 
-def column_names(frame: Any) -> list[str]:
-    """The names of a frame's columns; names that are not text or that appear twice are refused."""
-    names = list(frame.columns)
-    for name in names:
-        if not isinstance(name, str):
-            raise InputError(
-                f"a column of the table is named {name!r}, which is not text; use frame.columns = "
-                "frame.columns.astype(str)"
-            )
-        if names.count(name) > 1:
-            raise InputError(f"the table has {names.count(name)} columns named {name!r}; names must differ")
-    return names
-
-
 def row_names(frame: Any) -> list[str]:
     """A name for each row: its label in the pandas index if the label is text, otherwise ``row-`` and the label or the row number."""
     labels = frame.index.tolist() if library_of(frame) == "pandas" else range(len(frame))
     return [label if isinstance(label, str) else f"row-{label}" for label in labels]
-
-
-def read_column(frame: Any, name: str) -> tuple[Column, NDArray[Any]]:
-    """One column of a frame: its kind according to its type, and its values. Numbers and booleans are float64, and NaN if missing.
-    Categories are Python objects, and None if missing. Dates and other objects are refused."""
-    return _from_pandas(frame[name]) if library_of(frame) == "pandas" else _from_polars(frame[name])
-
-
-def build_frame(library: str, columns: Sequence[Column], values: Sequence[NDArray[np.float64]]) -> Any:
-    """A frame from the values of each column: numbers, codes of categories, 0 or 1 for booleans, and NaN for missing values."""
-    module = require(library, extra=library, purpose="a row of a table as the model takes it")
-    build = _to_pandas if library == "pandas" else _to_polars
-    return module.DataFrame({c.name: build(module, c, own) for c, own in zip(columns, values, strict=True)})
 
 
 # ---- pandas -----------------------------------------------------------------------------------------------------

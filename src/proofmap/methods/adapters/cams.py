@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import require
-from proofmap.methods.adapters.library import LibraryMethod, parameters
+from proofmap.methods.adapters.library import LibraryMethod
 from proofmap.methods.method import METHODS
 
 _MODEL = ("model", "target_layers")
@@ -44,19 +44,22 @@ class PytorchGradCam(LibraryMethod):
 
     @classmethod
     def serves(cls, kind: Any) -> bool:
-        made = tuple(parameters(kind.__init__))
+        made = tuple(LibraryMethod.parameters(kind.__init__))
         return made[:2] == _MODEL and hasattr(kind, "forward") and kind.__name__ != "BaseCAM"
 
     def check(self) -> None:
         kind = self.class_named(self.call.name)
         # some classes pass the options of the call on to their forward
-        called = {**parameters(kind.__call__, *_GIVEN), **parameters(kind.forward, *_GIVEN)}
+        called = {
+            **LibraryMethod.parameters(kind.__call__, *_GIVEN),
+            **LibraryMethod.parameters(kind.forward, *_GIVEN),
+        }
         known = {**dict.fromkeys(("layer", *called), False), **self._made_with(kind)}
         self.check_options(known)
 
     @staticmethod
     def _made_with(kind: Any) -> dict[str, bool]:
-        return parameters(kind.__init__, *_MODEL, "reshape_transform", "base_method")
+        return LibraryMethod.parameters(kind.__init__, *_MODEL, "reshape_transform", "base_method")
 
     @classmethod
     def attributing(cls, made: Any, options: Mapping[str, Any]) -> Callable[[Tensor, Tensor], Any]:

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
+from proofmap.classifier.token_nets import TokenNet
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, TextInputs, Tokens
 from proofmap.core.ranking import as_maps
 from proofmap.fills.fill import rounded
-from proofmap.fills.text import path_start
-from proofmap.methods.adapters.library import Call, LibraryMethod, parameters
-from proofmap.methods.attention import check_one_pass, of_words
+from proofmap.fills.text import TextFill
+from proofmap.methods.adapters.library import Call, LibraryMethod
 from proofmap.methods.gradients.plain import CHANNELS_HELP, Channels
 from proofmap.methods.method import METHODS
 from proofmap.methods.probe import module_of, watch_outputs
@@ -28,7 +28,7 @@ from proofmap.session import Session
 
 def _first_token_layer(classifier: Classifier) -> str:
     """The name of the first module, in order of execution, that returns a vector for each token: the embeddings."""
-    check_one_pass(classifier)
+    TokenNet.check_one_pass(classifier)
     net, found = module_of(classifier, "the layer of the embeddings"), list[str]()
     text = classifier.inputs.probe().to(classifier.device)
     count = _tokens_read(classifier, text)
@@ -58,7 +58,7 @@ def _of_token_layer(found: Any, texts: Tensor, classifier: Classifier, channels:
         )
     one = values.amax(dim=2) if channels == "max" else values.sum(dim=2)
     one = one / values.shape[2] if channels == "mean" else one
-    return of_words(one.detach()[:, None].float(), texts, classifier)[:, 0]
+    return TokenNet.of_words(one.detach()[:, None].float(), texts, classifier)[:, 0]
 
 
 def _tokens_read(classifier: Classifier, texts: Tensor) -> int:
@@ -131,7 +131,7 @@ class Captum(LibraryMethod):
 
     @classmethod
     def ignores_labels(cls, kind: Any) -> bool:
-        return not {"target", "**"} & {*parameters(kind.attribute)}
+        return not {"target", "**"} & {*LibraryMethod.parameters(kind.attribute)}
 
     @classmethod
     def serves(cls, kind: Any) -> bool:
@@ -147,7 +147,7 @@ class Captum(LibraryMethod):
             )
         kind = self.class_named(call.name)
         first, made = _made_with(kind)
-        called = parameters(kind.attribute, *_GIVEN)
+        called = LibraryMethod.parameters(kind.attribute, *_GIVEN)
         known = {**made, **called, **(dict.fromkeys(call.options, False) if "**" in called else {})}
         known |= {name: False for name in ("layer", _BASELINES) if name in known}  # these are found
         self.check_options({_AROUND: True, **known} if first == _AROUND else known)
@@ -157,7 +157,7 @@ class Captum(LibraryMethod):
     def hides_words(self, inputs: Inputs) -> bool:
         """Whether the class hides whole words: true if it hides features and the inputs are texts."""
         kind = self.class_named(self.call.name)
-        return isinstance(inputs, TextInputs) and _FEATURES in parameters(kind.attribute)
+        return isinstance(inputs, TextInputs) and _FEATURES in LibraryMethod.parameters(kind.attribute)
 
     def takes_layer(self) -> bool:
         return "layer" in _made_with(self.class_named(self.call.name))[1]
@@ -183,7 +183,7 @@ class Captum(LibraryMethod):
             given = dict(options)
             if given.get(_BASELINES) is _OWN:
                 x = images.detach()
-                given[_BASELINES] = inputs.blank_like(x) if by_words else path_start(inputs, x)
+                given[_BASELINES] = inputs.blank_like(x) if by_words else TextFill.path_start(inputs, x)
             if by_words:  # for each value of a text, the index of its word
                 words = inputs.over_channels(torch.arange(inputs.count)).expand(1, *inputs.shape).long()
                 given[_FEATURES] = words.to(images.device)
@@ -255,13 +255,13 @@ def _over_axis(values: Tensor, axis: int, channels: str) -> Tensor:
 
 def _takes_baselines(kind: Any) -> bool:
     """Whether the attributions of the class are relative to a baseline input."""
-    return _BASELINES in parameters(kind.attribute)
+    return _BASELINES in LibraryMethod.parameters(kind.attribute)
 
 
 def _made_with(kind: Any) -> tuple[str, dict[str, bool]]:
     """The constructor's first parameter (a model, or another attribution), and its other options."""
-    first, *_ = parameters(kind.__init__)
-    return first, parameters(kind.__init__, first)
+    first, *_ = LibraryMethod.parameters(kind.__init__)
+    return first, LibraryMethod.parameters(kind.__init__, first)
 
 
 def _baselines(name: str, given: object, classifier: Classifier) -> Tensor | str | None:

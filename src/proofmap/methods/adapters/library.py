@@ -87,17 +87,6 @@ def _value(text: str) -> Any:
         return text
 
 
-def parameters(function: Callable[..., Any], *without: str) -> dict[str, bool]:
-    """The parameters of a function by name, and whether each must be given; ``**`` stands for any other keyword."""
-    found = {}
-    for name, parameter in inspect.signature(function).parameters.items():
-        if parameter.kind is parameter.VAR_KEYWORD:
-            found["**"] = False
-        elif parameter.kind is not parameter.VAR_POSITIONAL and name not in ("self", *without):
-            found[name] = parameter.default is parameter.empty
-    return found
-
-
 class NamedClass(Method):
     """A method that is a class of another library, named with its options: ``captum:Saliency(abs=false)``, ``shap:KernelExplainer``."""
 
@@ -129,6 +118,17 @@ class NamedClass(Method):
     @abstractmethod
     def check(self) -> None:
         """Raise an error for an unknown class, or for unknown or missing options, before anything is computed."""
+
+    @staticmethod
+    def parameters(function: Callable[..., Any], *without: str) -> dict[str, bool]:
+        """The parameters of a function by name, and whether each must be given; ``**`` stands for any other keyword."""
+        found = {}
+        for name, parameter in inspect.signature(function).parameters.items():
+            if parameter.kind is parameter.VAR_KEYWORD:
+                found["**"] = False
+            elif parameter.kind is not parameter.VAR_POSITIONAL and name not in ("self", *without):
+                found[name] = parameter.default is parameter.empty
+        return found
 
 
 class LibraryMethod(NamedClass):

@@ -24,7 +24,7 @@ from proofmap.core.batching import in_batches
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import ProgressTask
 from proofmap.fills import Fill, Gray
-from proofmap.fills.text import baseline_of
+from proofmap.fills.text import TextFill
 from proofmap.methods.gradients.plain import CHANNELS_HELP, Channels, input_gradients
 from proofmap.methods.method import METHODS, Cost, Method
 from proofmap.plugins.settings import Shortcuts, setting
@@ -52,14 +52,17 @@ class BaselineMethod(Method):
 
     def prepare(self, session: Session) -> None:
         super().prepare(session)
-        baseline_of(self.baseline, session.inputs).prepare(session)
+        TextFill.baseline_of(self.baseline, session.inputs).prepare(session)
 
     def baselines(self, session: Session, images: Tensor, keys: Tensor) -> Tensor:
         """The baselines ``(N, *shape)`` of images, drawn with stream keys ``(N,)``."""
-        return baseline_of(self.baseline, session.inputs)(session, images, keys)
+        return TextFill.baseline_of(self.baseline, session.inputs)(session, images, keys)
 
     def record(self, session: Session) -> dict[str, object]:
-        return {**self.settings(), "baseline": baseline_of(self.baseline, session.inputs).record(session)}
+        return {
+            **self.settings(),
+            "baseline": TextFill.baseline_of(self.baseline, session.inputs).record(session),
+        }
 
     def keys_of_ways(self, images: Tensor, seed: int) -> list[Tensor]:
         """A list with one entry for each of an image's baselines: the stream keys ``(N,)`` (seeds) with which the baselines are

@@ -1,6 +1,6 @@
 """The nets of trained maskers. Each reads feature maps ``(N, C, h, w)`` of the frozen net, the coarsest first.
 
-``find_scales`` finds the layers with such feature maps, and an :class:`Encoder` reads the maps.
+``Scale.all_of`` finds the layers with such feature maps, and an :class:`Encoder` reads the maps.
 """
 
 from __future__ import annotations
@@ -163,30 +163,30 @@ class Scale:
     channels: int
     size: tuple[int, int]
 
+    @staticmethod
+    def all_of(classifier: Classifier, *, most: int) -> tuple[Scale, ...]:
+        """The scales at which a masker reads the net, the coarsest first, at most ``most``.
 
-def find_scales(classifier: Classifier, *, most: int) -> tuple[Scale, ...]:
-    """The scales at which a masker reads the net, the coarsest first, at most ``most``.
-
-    A scale is a size of feature maps, with the image's proportions and more than one position. Several layers may have this size.
-    The last one in order of execution among the least nested ones is chosen: a stage, not a convolution inside the next stage. Only
-    layers that the logits depend on, as a gradient shows, are used.
-    """
-    found = _spatial_layers(classifier)
-    best: dict[tuple[int, int], Scale] = {}
-    for name, output in found.items():
-        scale = _scale(name, output)
-        other = best.get(scale.size)
-        if other is None or name.count(".") <= other.layer.count("."):
-            best[scale.size] = scale
-    chosen: list[Scale] = []
-    for size in sorted(best):
-        if not chosen or max(size) >= _FINER * max(chosen[-1].size):
-            chosen.append(best[size])
-    if not chosen:
-        raise InputError(
-            "a masker reads spatial feature maps (N, C, h, w), and no layer of this net has one that its logits depend on"
-        )
-    return tuple(chosen[:most])
+        A scale is a size of feature maps, with the image's proportions and more than one position. Several layers may have this size.
+        The last one in order of execution among the least nested ones is chosen: a stage, not a convolution inside the next stage. Only
+        layers that the logits depend on, as a gradient shows, are used.
+        """
+        found = _spatial_layers(classifier)
+        best: dict[tuple[int, int], Scale] = {}
+        for name, output in found.items():
+            scale = _scale(name, output)
+            other = best.get(scale.size)
+            if other is None or name.count(".") <= other.layer.count("."):
+                best[scale.size] = scale
+        chosen: list[Scale] = []
+        for size in sorted(best):
+            if not chosen or max(size) >= _FINER * max(chosen[-1].size):
+                chosen.append(best[size])
+        if not chosen:
+            raise InputError(
+                "a masker reads spatial feature maps (N, C, h, w), and no layer of this net has one that its logits depend on"
+            )
+        return tuple(chosen[:most])
 
 
 def _scale(name: str, output: Tensor) -> Scale:

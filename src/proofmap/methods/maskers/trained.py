@@ -40,7 +40,7 @@ from proofmap.core.errors import InputError, ModelError
 from proofmap.core.files import parse_json
 from proofmap.core.inputs import Pictures
 from proofmap.core.labels import NO_LABEL
-from proofmap.methods.maskers.nets import Encoder, PhangNet, RealTimeNet, Scale, find_scales, resized
+from proofmap.methods.maskers.nets import Encoder, PhangNet, RealTimeNet, Scale, resized
 from proofmap.methods.method import METHODS, Cost, Method
 from proofmap.methods.probe import module_of
 from proofmap.models.weights import load_checkpoint, load_into
@@ -167,7 +167,7 @@ def _scales(path: Path, classifier: Classifier, channels: Sequence[int]) -> tupl
     """The coarsest feature maps of the net, as many as ``channels`` has entries. An error is raised if their numbers of channels
     differ.
     """
-    scales = find_scales(classifier, most=len(channels))
+    scales = Scale.all_of(classifier, most=len(channels))
     found = [scale.channels for scale in scales]
     if found != list(channels):
         raise InputError(
@@ -362,7 +362,7 @@ class TrainedMasker(Method):
         self._check(header, classifier, path)
         scales, known = header.scales, dict(module_of(classifier, "a masker").named_modules())
         if any(scale.layer not in known for scale in scales):  # the same net in another module
-            scales = find_scales(classifier, most=self.net.most_scales)
+            scales = Scale.all_of(classifier, most=self.net.most_scales)
         if [(s.channels, s.size) for s in scales] != [(s.channels, s.size) for s in header.scales]:
             raise InputError(
                 f"{path} reads the layers {', '.join(s.layer for s in header.scales)}, which are not found in {classifier.name}"

@@ -30,7 +30,7 @@ from proofmap.methods.gradients.plain import (
     check_differentiable,
     label_gradients,
 )
-from proofmap.methods.graph import ELEMENTWISE, Rewriting, check_operations
+from proofmap.methods.graph import Rewriting
 from proofmap.methods.method import METHODS, Cost
 from proofmap.methods.propagation.lrp import check_logits
 from proofmap.plugins.settings import setting
@@ -50,7 +50,7 @@ class Recorded(Rewriting):
     """A pass of the baseline that records the inputs and outputs of its activations."""
 
     rewrites: ClassVar[Mapping[str, str]] = {
-        **dict.fromkeys(ELEMENTWISE, "_activation"),
+        **dict.fromkeys(Rewriting.ACTIVATIONS, "_activation"),
         **dict.fromkeys((*_POOLS, *_ADAPTIVE_POOLS), "_pool"),
         "batch_norm": "_batch_norm",
     }
@@ -205,7 +205,7 @@ class DeepLIFT(BaselineMethod):
             with Rescaled(recorded.calls):
                 logits = classifier.from_normalised(leaf.clone())
             check_differentiable(logits)
-            check_operations(self.name, logits, (leaf,), KNOWN, ())
+            Rewriting.check_operations(self.name, logits, (leaf,), KNOWN, ())
             chosen = logits.gather(1, places)
             rows = [(x - start) * gradient for (gradient,) in label_gradients(chosen, [leaf])]
         return torch.stack(rows, dim=1), chosen.detach() - begun

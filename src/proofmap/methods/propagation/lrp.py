@@ -33,7 +33,7 @@ from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
 from proofmap.methods.gradients.paths import check_sums
 from proofmap.methods.gradients.plain import CHANNELS_HELP, Channels, check_differentiable
-from proofmap.methods.graph import ELEMENTWISE, Rewriting, check_operations
+from proofmap.methods.graph import Rewriting
 from proofmap.methods.method import METHODS, Cost, Method
 from proofmap.plugins.settings import Shortcuts, setting
 from proofmap.session import Session
@@ -151,7 +151,7 @@ class _Relevance(Rewriting):
     """
 
     rewrites: ClassVar[Mapping[str, str]] = {
-        **dict.fromkeys(ELEMENTWISE - _HOMOGENEOUS, "_activation"),
+        **dict.fromkeys(Rewriting.ACTIVATIONS - _HOMOGENEOUS, "_activation"),
         **dict.fromkeys(_CONVOLUTIONS, "_convolution"),
         **dict.fromkeys(_SUMS, "_sum"),
         **dict.fromkeys(("matmul", "mm", "__matmul__"), "_product"),
@@ -463,7 +463,7 @@ class RelevanceMethod(Method):
             with mode:
                 logits = classifier.from_normalised(entering)
             check_differentiable(logits)
-            check_operations(self.name, logits, (leaf, ones), _KNOWN, mode.seen)
+            Rewriting.check_operations(self.name, logits, (leaf, ones), _KNOWN, mode.seen)
             begin = self.begin(classifier, logits.detach(), labels)
             maps, sums = [], []
             for j in range(labels.shape[1]):

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 from proofmap.core.errors import InputError, require
 from proofmap.core.files import atomic_write
 from proofmap.core.inputs.pictures import OWN_SOFTWARE
-from proofmap.core.labels import is_by_probability
+from proofmap.core.labels import LabelRule
 from proofmap.core.outputs import in_words
 from proofmap.core.text import counted, one_line, wrapped
 from proofmap.results.evaluation import Evaluation
@@ -180,7 +180,7 @@ def place_title(evaluation: Evaluation, place: int) -> str:
     If the user gave a list of labels, the first is ``the first label``, because the list is not ordered by probability.
     """
     if place == 0:
-        by_probability = is_by_probability(str(evaluation.settings["labels"]))
+        by_probability = LabelRule.is_by_probability(str(evaluation.settings["labels"]))
         return "the top label" if by_probability else "the first label"
     return f"the {({1: 'second', 2: 'third'}).get(place, f'{place + 1}th')} label"
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
-from proofmap.core.labels import NO_LABEL, is_by_probability
+from proofmap.core.labels import NO_LABEL, LabelRule
 from proofmap.core.progress import Progress
 from proofmap.core.ranking import keep_top
 from proofmap.core.text import one_line
@@ -278,7 +278,7 @@ def _chosen(evaluation: Evaluation, place: int, images: Sequence[int] | None, ro
 
 def _label_words(evaluation: Evaluation, place: int) -> str:
     label = place_title(evaluation, place)
-    if place and is_by_probability(str(evaluation.settings["labels"])):
+    if place and LabelRule.is_by_probability(str(evaluation.settings["labels"])):
         label += ", which the net believes less than the top one"
     return label
 

@@ -10,7 +10,7 @@ from typing import Any
 from proofmap.report.figures.drawing import COLOURS, SOFT, WIDTH, Figure, escaped, legend_below, registered
 from proofmap.results.tables import number
 from proofmap.theory.linear import MADE
-from proofmap.theory.theorem import Curve, curve
+from proofmap.theory.theorem import Curve
 
 BLUE, ORANGE = COLOURS[:2]
 
@@ -86,7 +86,7 @@ def theorem(
     """The figure for synthetic inputs, which need no data. Each kind of input has a panel for each margin in ``gammas``."""
     return TheoremFigure(
         tuple(
-            curve(
+            Curve.simulated(
                 f"{name}, margin {number(gamma)}",
                 [make(d, gamma)],
                 points=points,
