@@ -114,3 +114,19 @@ def test_maps_alone() -> None:
     assert maps.shape == (3, 1, 8, 8)
     assert torch.equal(method(NET, X.numpy(), [0, 1]), method(NET, X, [0, 1]))
     assert torch.equal(method(NET, X), method(NET, X, NET.top(X, 1)))
+
+
+@pytest.mark.parametrize(
+    "facts, words",
+    [
+        (
+            {"needs": "layer"},
+            "needs of the class Own must be a frozenset of some of gradients, layer, .*, not 'layer'",
+        ),
+        ({"needs": frozenset({"layr"})}, "order, not frozenset"),
+        ({"family": "nonsense"}, "family of the class Own must be one of gradients, cam, .*, not 'nonsense'"),
+    ],
+)
+def test_facts_that_mean_nothing_are_refused_with_the_class(facts: dict[str, object], words: str) -> None:
+    with pytest.raises(pm.InputError, match=words):
+        type("Own", (pm.Method,), {"name": "own", **facts})

@@ -58,6 +58,14 @@ def in_its_precision(f: Any, x: Tensor, labels: Tensor, *_: Any) -> Tensor:
     return (1e4 + per_label(f, x, labels)).to(f.dtype)
 
 
+class Seedless(Gradient):
+    """What depends on the seed is kept without the seed in the key."""
+
+    def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
+        power = session.memo((self, "power"), lambda: 1 + session.seed)
+        return per_label(None, images, labels) ** power
+
+
 class Forgetful(Gradient):
     """What depends on its setting is kept without its settings in the key."""
 
@@ -169,7 +177,12 @@ METHODS: list[tuple[str, Method, str]] = [
         drifting(),
         "maps change inside torch.no_grad",
     ),
-    ("a_session_keeps_two_settings_apart", Forgetful(), r"write session.memo\(\(self, ...\), ...\)"),
+    (
+        "a_session_keeps_settings_and_seeds_apart",
+        method(Seedless, stochastic=True),
+        r"needs session.seed in its key",
+    ),
+    ("a_session_keeps_settings_and_seeds_apart", Forgetful(), r"write session.memo\(\(self, ...\), ...\)"),
     (
         "it_leaves_the_net_and_the_random_state_alone",
         careless(lambda f, x, labels: f.logits(x).sum() and next(f.net.parameters()).data.add_(1)),

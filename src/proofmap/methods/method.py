@@ -39,6 +39,7 @@ FAMILIES: Mapping[str, str] = {
     "other": "Other",
 }
 """The families of methods and their titles, in the order in which lists show them."""
+_NEEDS = ("gradients", "layer", "attention", "distractors", "masker", "neighbours", "order")
 _FROM_OUTSIDE = ("gradients", "mask", "perturbation", "control")
 _WRAPPED = "random"  # costs nothing, so the cost of a wrapper around it is that of the wrapper
 
@@ -97,9 +98,21 @@ class Method(Plugin):
     label_free = False
     stochastic = False
     needs: ClassVar[frozenset[str]] = frozenset()
-    """What it needs of the net, the study or the inputs: ``gradients layer attention distractors masker neighbours order``, or some of them."""
+    """What it needs of the net, the study or the inputs."""
     reads_all_labels: ClassVar[bool] = False
     """Whether :meth:`maps` of a label-free method gets all labels ``(N, L)`` instead of the first of each image."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        needs: object = cls.needs
+        if not isinstance(needs, property) and (isinstance(needs, str) or not {*cls.needs} <= {*_NEEDS}):
+            raise InputError(
+                f"needs of the class {cls.__name__} must be a frozenset of some of {', '.join(_NEEDS)}, not {needs!r}"
+            )
+        if isinstance(cls.family, str) and cls.family not in FAMILIES:
+            raise InputError(
+                f"family of the class {cls.__name__} must be one of {', '.join(FAMILIES)}, not {cls.family!r}"
+            )
 
     @property
     def looks_inside(self) -> bool:

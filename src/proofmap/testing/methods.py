@@ -98,11 +98,17 @@ def a_map_depends_on_its_image_and_label_alone(method: Method) -> None:
 
 
 @check_method.promise
-def a_session_keeps_two_settings_apart(method: Method) -> None:
-    f = _classifier(method)
-    assert_apart(
-        method, lambda: _session(f), lambda one, session: session.maps(one, _IMAGES[:1], _LABELS[:1]), "maps"
+def a_session_keeps_settings_and_seeds_apart(method: Method) -> None:
+    f, image, labels = _classifier(method), _IMAGES[:1], _LABELS[:1]
+    shared = _session(f)
+    shared.maps(method, image, labels)
+    assert_close(
+        shared.like(seed=1).maps(method, image, labels),
+        _session(f, seed=1).maps(method, image, labels),
+        "maps",
+        "in a session that had another seed before; a state that is drawn needs session.seed in its key",
     )
+    assert_apart(method, lambda: _session(f), lambda one, session: session.maps(one, image, labels), "maps")
 
 
 @check_method.promise

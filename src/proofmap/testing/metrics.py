@@ -148,6 +148,7 @@ def series_and_rows_are_judged_or_refused(metric: Metric) -> None:
     """A metric, or a game it plays, may refuse a kind of input with an InputError."""
     for inputs in () if isinstance(metric, RunMetric) else TRIED[1:3]:
         with may_be_refused(inputs.noun):
+            Session(shared_classifier(inputs)).judging().prepare(metric)
             found = metric(_judged(shared_classifier(inputs)))
             assert found.shape == (_N,), f"got {tuple(found.shape)} values for {_N} {inputs.noun}"
 
@@ -185,6 +186,7 @@ def _names(games: set[Game]) -> str:
 @check_metric.promise
 def it_leaves_the_net_and_the_random_state_alone(metric: Metric) -> None:
     if not isinstance(metric, RunMetric):
+        _usual_maps(PICTURES)  # made before, as their net is drawn by torch's generator
         assert_leaves_alone(lambda f: metric(_judged(f)), "values")
 
 
