@@ -138,7 +138,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("sanity", "--axioms", "--methods", "grad-cm"), "Did you mean 'grad-cam'"),
         (("sanity", "texts", *MODEL), "it is damaged, or not in a format that is read (.bmp"),
         ((*SANITY, "--noise", "inf"), "noise a number above 0"),
-        ((*SANITY, "--orders", "upwards"), "--orders must be among cascading"),
+        ((*SANITY, "--orders", "upwards"), "an order is one of cascading"),
         (("sanity", "photos", "--model", "nosuch"), "torchvision:nosuch or timm:nosuch"),
         (("reproduce", "desc"), "no recipe is named 'desc'. Did you mean 'desk'?"),
         (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from proofmap.core.deferred import lazy_names
 from proofmap.core.version import __version__
-from proofmap.results.evaluation import set_display
+from proofmap.results.display import set_display
 
 if TYPE_CHECKING:
     from proofmap.checking import sanity_checks

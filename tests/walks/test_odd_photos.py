@@ -110,7 +110,7 @@ def test_a_panorama_is_explained_by_its_middle_and_the_page_says_so(
     photo(1200, 200).save(photos / "panorama.jpg")
     proofmap("explain", "photos/panorama.jpg", *EXPLAIN).works()
     page = (here / "proofs" / "report.html").read_text(encoding="utf-8")
-    assert "The net sees 17 % of it, the part inside the frame" in page
+    assert "The net sees 17 % of the original" in page
     assert "shown in full" not in re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
     for fit in ("pad", "squash"):
         proofmap("explain", "photos/panorama.jpg", *EXPLAIN, "--fit", fit, "--force").works()

@@ -59,7 +59,7 @@ class Inputs(ABC):
     position_noun: ClassVar[str]
     """The plural of positions: pixels, time steps, columns."""
     shape_hint: ClassVar[str] = (
-        "Check the size and the number of channels it is given, and mean and std: they have an entry for each"
+        "Check the size and the number of channels it is given, and mean and std: they have an entry for each channel"
     )
     """Advice if a net cannot take the shape of these inputs."""
     channel_axis: ClassVar[int | None] = 0
