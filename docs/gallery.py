@@ -45,7 +45,7 @@ def shown_pictures() -> dict[str, tuple[str, Path]]:
 
 def command_for(name: str) -> str:
     """The command that makes a picture: one of the program, a recipe, or a script of the documentation."""
-    from proofmap.reproduce.recipe import recipe_names
+    from proofmap.reproduce.recipe import Recipe
 
     if name in _COMMANDS:
         return _COMMANDS[name]
@@ -53,7 +53,7 @@ def command_for(name: str) -> str:
         if name in script.read_text(encoding="utf-8"):
             argument = f" {name}" if script.stem == "make_pictures" else ""
             return f"python -m docs.{script.stem}{argument}"
-    recipes = [recipe for recipe in recipe_names() if name.startswith(recipe)]
+    recipes = [recipe for recipe in Recipe.names() if name.startswith(recipe)]
     if not recipes:
         raise ValueError(f"nothing makes the picture {name}")
     return f"proofmap reproduce {max(recipes, key=len)}"

@@ -79,13 +79,13 @@ def leaderboard() -> str:
 
 def task_table() -> str:
     """The tasks of the benchmark as a Markdown table."""
-    from proofmap.bench.task import Task, task_names
+    from proofmap.bench.task import Task
 
     lines = [
         "| task | what it is | inputs | fills | never learned on | passes | data |",
         "|---|---|---|---|---|---|---|",
     ]
-    for task in map(Task.named, task_names()):
+    for task in map(Task.named, Task.names()):
         number = task.settings["images"]["number"]
         cells = [
             f"`{task.name}`",

@@ -27,7 +27,6 @@ from proofmap.core.files import output_file
 from proofmap.core.ranking import rank
 from proofmap.core.version import environment
 from proofmap.data.photos import find_photos
-from proofmap.results.statistics import score_numbers
 
 METHODS = [
     "belief-mask:preset=thorough",
@@ -125,7 +124,7 @@ def judged_row(
         "seconds": round(seconds, 1),
         "pointing": pointing(folder, files, labels[:, 0], maps[:, 0]),
         "rho": float(torch.nn.functional.cosine_similarity(ranks[:, 0], ranks[:, 1], dim=1).mean()),
-        "scores": {name: score_numbers(s) for name, s in zip(metrics, scores, strict=True)},
+        "scores": {name: s.numbers() for name, s in zip(metrics, scores, strict=True)},
     }
 
 

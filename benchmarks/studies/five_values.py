@@ -25,7 +25,7 @@ from proofmap.cli import run_script
 from proofmap.core.files import output_file
 from proofmap.metrics.games import make_game
 from proofmap.metrics.playing import play
-from proofmap.results.statistics import mean_score, score_numbers
+from proofmap.results.statistics import mean_score
 from proofmap.session import Session
 
 NETS = ("cifar10-resnet56", "cifar10-vit", "efficientnet-lite0")
@@ -61,7 +61,7 @@ def row_of(name: str, data: Path, number: int) -> dict[str, Any]:
         "net": name,
         "pictures": len(images),
         "labels": len(found),
-        **score_numbers(error, n=False),
+        **error.numbers(n=False),
         "errors": [round(error, 4) for error in found],
     }
 

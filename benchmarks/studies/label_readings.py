@@ -23,7 +23,7 @@ from proofmap.cli import run_script
 from proofmap.core.errors import InputError
 from proofmap.core.files import output_file, write_text
 from proofmap.metrics.scores import best_effort, completeness, soundness
-from proofmap.results.statistics import fewest_images, mean_score, score_numbers
+from proofmap.results.statistics import fewest_images, mean_score
 
 THRESHOLDS = {".1": 0.1, ".01": 0.01}
 
@@ -63,7 +63,7 @@ def row_of(name: str, auc: Tensor, f: Tensor) -> dict[str, Any]:
         "method": name,
         "n": len(f),
         "labels": f.shape[1],
-        "scores": {key: score_numbers(score, n=False) for key, score in scores.items()},
+        "scores": {key: score.numbers(n=False) for key, score in scores.items()},
         "f": millionths(f),
         "auc": millionths(auc),
     }
@@ -85,7 +85,7 @@ def differences(of: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         beside = values_of(*areas[other])
         for key in sorted(own.keys() & beside.keys()):
             d = mean_score(key, own[key] - beside[key], higher_is_better=True)
-            found.append({"score": key, "of": of, "than": other, **score_numbers(d)})
+            found.append({"score": key, "of": of, "than": other, **d.numbers()})
     return found
 
 

@@ -24,7 +24,6 @@ import proofmap as pm
 from proofmap.cli import run_script
 from proofmap.core.files import output_file
 from proofmap.models.text_models import ContinuationNet
-from proofmap.results.statistics import score_numbers
 
 ANSWERS = ("hot", "cold")
 PROMPTS = (
@@ -155,7 +154,7 @@ def main() -> None:
         record["seconds"][method] = round(time.process_time() - began, 1)
         record["passes"][method] = remembered.passes - read
         for metric, score in zip(METRICS, result.scores, strict=True):
-            record["rows"].append({"method": method, "metric": metric, **score_numbers(score, n=False)})
+            record["rows"].append({"method": method, "metric": metric, **score.numbers(n=False)})
         assert result.maps is not None
         record["orders"][method] = [
             [[int(k) for k in own.argsort(descending=True)] for own in maps[:, :4]] for maps in result.maps

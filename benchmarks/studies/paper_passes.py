@@ -16,7 +16,7 @@ from torch import Tensor
 from proofmap.bench.leaderboard import Leaderboard
 from proofmap.bench.record import Record
 from proofmap.results.compare import _sign_flip_p
-from proofmap.results.statistics import mean_score, score_numbers
+from proofmap.results.statistics import mean_score
 
 PAPER = "learned-mask at the paper's passes"
 OTHERS = ("learned-mask", "belief-mask", "belief-mask thorough", "belief-mask on gray and blur")
@@ -43,7 +43,7 @@ def main() -> None:
             {
                 "method": row.name,
                 "passes": row.record.passes,
-                **{score: rounded(score_numbers(row.scores[score], n=False)) for score in SCORES},
+                **{score: rounded(row.scores[score].numbers(n=False)) for score in SCORES},
             }
             for row in board.rows(view)
             if row.name in (PAPER, *OTHERS)
@@ -59,7 +59,7 @@ def main() -> None:
                     d = average(records[PAPER], score, fills) - average(records[other], score, fills)
                     d = d[photos]
                     p = float(_sign_flip_p(d[:, None], resamples=100_000)[0])
-                    found = score_numbers(mean_score(score, d, higher_is_better=True), n=False) | {"p": p}
+                    found = mean_score(score, d, higher_is_better=True).numbers(n=False) | {"p": p}
                     differences.append(
                         {
                             "photos": part,

@@ -25,7 +25,6 @@ from proofmap.cli import run_script
 from proofmap.core.files import output_file
 from proofmap.core.inputs import Series
 from proofmap.data.series_files import series_file
-from proofmap.results.statistics import score_numbers
 
 SEGMENTS = {"GunPoint": 30, "BasicMotions": 25, "ItalyPowerDemand": 24, "speech": 32}
 FILLS = ("gray", "noise", "images", "time-shift", "time-reversal")
@@ -155,7 +154,7 @@ def judged(
         "n": len(x),
         "labels": len(classifier.names),
         "scores": [
-            {"method": result.name, "metric": metric, **score_numbers(score, n=False)}
+            {"method": result.name, "metric": metric, **score.numbers(n=False)}
             for result in found.results
             for metric, score in zip(metrics(), result.scores, strict=True)
         ],

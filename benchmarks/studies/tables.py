@@ -36,7 +36,6 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 import proofmap as pm
 from proofmap.cli import run_script
 from proofmap.core.files import output_file
-from proofmap.results.statistics import score_numbers
 
 
 def load_insurance(**_: Any) -> tuple[pd.DataFrame, pd.Series]:
@@ -173,7 +172,7 @@ def judged(
     entry["wall"] = round(entry["wall"] + time.time() - began, 1)
     entry["processor"] = round(entry["processor"] + time.process_time() - used, 1)
     entry["scores"] += [
-        {"method": result.name, "metric": metric, **score_numbers(score, n=False)}
+        {"method": result.name, "metric": metric, **score.numbers(n=False)}
         for result in found.results
         for metric, score in zip(metrics(), result.scores, strict=True)
     ]

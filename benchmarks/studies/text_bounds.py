@@ -26,7 +26,7 @@ from proofmap.cli import run_script
 from proofmap.core.files import output_file
 from proofmap.methods.perturbation.belief_order import best_orders, subsets
 from proofmap.metrics.scores import THRESHOLDS, completeness, soundness, worst_case
-from proofmap.results.statistics import mean_score, score_numbers
+from proofmap.results.statistics import mean_score
 
 
 def beliefs(number: int) -> Tensor:
@@ -66,7 +66,7 @@ def bounds(f: Tensor) -> list[dict[str, Any]]:
                         "what": what,
                         "metric": metric,
                         "thresholds": thresholds,
-                        **score_numbers(score, n=False),
+                        **score.numbers(n=False),
                     }
                 )
     sizes = subsets(LINES).sum(dim=1)

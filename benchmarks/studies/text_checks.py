@@ -38,7 +38,7 @@ from proofmap.fills import make_fill
 from proofmap.methods.perturbation.belief_order import subsets
 from proofmap.metrics.scores import THRESHOLDS, completeness, soundness, worst_case
 from proofmap.reproduce.recipe import placed
-from proofmap.results.statistics import mean_score, score_numbers
+from proofmap.results.statistics import mean_score
 from proofmap.session import Session
 
 MOST_WORDS = 9
@@ -47,7 +47,7 @@ MOST_WORDS = 9
 
 def entry(each: np.ndarray, **named: Any) -> dict[str, Any]:
     score = mean_score("", each, higher_is_better=True, limits=(0.0, 1.0))
-    return {**named, **score_numbers(score)}
+    return {**named, **score.numbers()}
 
 
 class Counter:
@@ -86,7 +86,7 @@ def tuned() -> list[dict[str, Any]]:
         judge.update(x)
         (result,) = judge.compute().results
         found.append({"method": method, "n": len(chosen), "passes for each label": passes, "scores": [
-            {"metric": metric, **score_numbers(score, n=False)}
+            {"metric": metric, **score.numbers(n=False)}
             for metric, score in zip(metrics, result.scores, strict=True)
         ]})  # fmt: skip
     return found
@@ -169,7 +169,7 @@ def closings() -> list[dict[str, Any]]:
                 with pm.Run(Path(out) / "run") as run:
                     (result,) = run.evaluation().results
             for metric, score in zip(metrics, result.scores, strict=True):
-                found.append({"task": name, "method": method, "metric": metric, "n": len(result.values[score.name]), **score_numbers(score, n=False)})  # fmt: skip
+                found.append({"task": name, "method": method, "metric": metric, "n": len(result.values[score.name]), **score.numbers(n=False)})  # fmt: skip
     return found
 
 

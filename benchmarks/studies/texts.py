@@ -40,7 +40,6 @@ import proofmap as pm
 from proofmap.cli import run_script
 from proofmap.core.files import output_file
 from proofmap.core.inputs import Text
-from proofmap.results.statistics import score_numbers
 
 LANGUAGES = ("en", "fr", "de", "es", "it")
 PACKAGES = ("numpy", "scipy", "sklearn", "torch", "matplotlib")
@@ -294,7 +293,7 @@ def judged(
         entry["seconds"][method] = round(time.process_time() - began, 1)
         entry["passes"][method] = calls()
         for metric, score in zip(measured, result.scores, strict=True):
-            entry["scores"].append({"method": method, "metric": metric, **score_numbers(score, n=False)})
+            entry["scores"].append({"method": method, "metric": metric, **score.numbers(n=False)})
         print(model, method, entry["seconds"][method], "s", flush=True)
         keep(entry)
 

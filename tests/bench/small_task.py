@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from proofmap.bench import nets, task
-from proofmap.bench.record import images_digest
+from proofmap.bench.record import Record
 from proofmap.data.dataset import random_choice
 from proofmap.data.specs import open_data
 
@@ -25,7 +25,7 @@ def write_tasks(place: Path, name: str = "mini") -> Path:
     text = (
         text.replace("number = 10", "number = 4").replace('"gray", "blur"', '"gray"').replace('"noise", ', "")
     )
-    digest = images_digest(first_images(4))
+    digest = Record.images_digest(first_images(4))
     lines = [f'digest = "{digest}"' if line.startswith("digest") else line for line in text.splitlines()]
     (place / "tasks" / f"{name}.toml").write_text("\n".join(lines))
     return place / "tasks"

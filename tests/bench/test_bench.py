@@ -15,10 +15,10 @@ from torch import Tensor
 
 from proofmap.bench import task
 from proofmap.bench.leaderboard import ALL, UNSEEN, Board, Leaderboard
-from proofmap.bench.record import Record, images_digest, values_of
+from proofmap.bench.record import Record
 from proofmap.bench.running import files_of, passes_of, run_task
 from proofmap.bench.submission import check_record, chosen_images, submit
-from proofmap.bench.task import Task, task_names
+from proofmap.bench.task import Task
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.methods import make_method
@@ -83,7 +83,7 @@ def made(folder: Path) -> Mapping[str, Record]:
 def test_tasks_never_change() -> None:
     """Numbers of one version of the benchmark are comparable: a changed task needs a new version."""
     kept = json.loads((Path(__file__).parent / "tasks.json").read_text())
-    assert {name: Task.named(name).digest for name in task_names() if name != "mini"} == kept
+    assert {name: Task.named(name).digest for name in Task.names() if name != "mini"} == kept
 
 
 def test_a_task_states_what_it_needs_and_refuses_other_data(tmp_path: Path, folder: Path) -> None:
@@ -97,7 +97,7 @@ def test_a_task_states_what_it_needs_and_refuses_other_data(tmp_path: Path, fold
 
 
 def test_images_of_tasks_are_those_of_their_rule() -> None:
-    digest = images_digest(first_images(10))
+    digest = Record.images_digest(first_images(10))
     assert digest == Task.named("smoke").data_digest
 
 
@@ -116,7 +116,7 @@ def test_the_net_and_the_texts_of_the_task_of_texts_are_those_that_it_states(tmp
     chosen = [
         {"name": data.names[i], "digest": data.digest(i)} for i in random_choice(data.names, 40, seed=1)
     ]
-    assert images_digest(chosen) == text.data_digest
+    assert Record.images_digest(chosen) == text.data_digest
     with pytest.raises(InputError, match=r"the net found is not that of the task text.*proofmap\[theory\]"):
         running.check_net(replace(text, net_digest="0"), classifier)
 
@@ -388,7 +388,7 @@ def test_a_package_adds_a_task_by_an_entry_point(
     (tmp_path / "theirs.toml").write_text(text)
     monkeypatch.setattr(task, "entry_points", lambda group: [Point()] * (group == "proofmap.tasks"))
     found = Task.named("theirs")
-    assert "theirs" in task_names() and found.folder == str(tmp_path)
+    assert "theirs" in Task.names() and found.folder == str(tmp_path)
     assert run_task(found, "random", tmp_path / "run", data=NO_DATA).task == "theirs"
     (tmp_path / "theirs.toml").write_text("title = 3")
     with pytest.raises(InputError, match="the task theirs does not state"):
@@ -439,7 +439,7 @@ def test_the_records_of_this_repository_belong_to_their_tasks_and_were_checked()
     assert "smoke" in boards
     for name, board in boards.items():
         for record in board.records:
-            assert images_digest(record.images) == Task.named(name).data_digest
+            assert Record.images_digest(record.images) == Task.named(name).data_digest
             names, n = record.check["images"], len(record.images)
             assert {*names} <= {image["name"] for image in record.images}, record.name
             assert len(names) >= n / 10 or record.check["recomputed"] == f"{len(names)} of {n}", record.name
@@ -472,7 +472,8 @@ def test_rows_over_the_budget_or_learned_on_unseen_fills_are_marked(made: Mappin
     marked = {row.name: (row.over_budget, row.learned_on) for row in board.rows(UNSEEN)}
     assert marked == {"learned": (True, ("images",)), "gradient": (False, ())}
     assert "learned*!" in board.table() and "!: over the budget of 5,000 passes" in board.table()
-    assert values_of("fill", {"of": {"fill": {"fill": "blur"}}}) == {"blur"}
+    inside = replace(made["gradient"], method={"settings": {"of": {"fill": {"fill": "blur"}}}})
+    assert inside.settings_named("fill") == {"blur"}
 
 
 def test_the_page_is_one_file_with_all_rows_and_nothing_to_fetch(

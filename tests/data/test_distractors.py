@@ -114,7 +114,7 @@ def told(images: Tensor, net_inputs: Pictures) -> list[str]:
     f = pm.Classifier(net, inputs=net_inputs)
     game = "soundness:fill=images(size=20),points=2,draws=2"
     found = pm.evaluate(f, images, methods=[f"{MASK},fill=images(size=20)"], labels="top2", metrics=[game])
-    return [note for note in score_tables.score_notes(found) if note.startswith("distractors")]
+    return [note for note in score_tables._score_notes(found) if note.startswith("distractors")]
 
 
 @pytest.mark.parametrize("channels", [1, 3, 5])
@@ -246,7 +246,7 @@ def test_too_few_images_for_halves_are_all_drawn_from_and_the_result_is_marked()
     f, images = pm.Classifier(torch.nn.Linear(4, 3), inputs=rows), torch.eye(4)[:3]
     game = "soundness:fill=images,points=2,draws=2"
     found = pm.evaluate(f, images, methods=[MASK], labels="top2", metrics=[game])
-    (note,) = [note for note in score_tables.score_notes(found) if note.startswith("distractors")]
+    (note,) = [note for note in score_tables._score_notes(found) if note.startswith("distractors")]
     all_of_them = "3 of your own rows, too few to learn on one half and judge on the other"
     assert note == (
         f"distractors: learned on {all_of_them}; judged on {all_of_them}; the same images can be in both"

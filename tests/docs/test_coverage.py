@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from proofmap.reproduce.recipe import recipe_names
+from proofmap.reproduce.recipe import Recipe
 from tests.docs.pages import ROOT
 from tests.docs.recorded import RESULTS
 
@@ -97,7 +97,7 @@ def test_everything_that_an_item_names_exists(item: Item) -> None:
         else:
             meant = [words_for(name) for name in item.code]
             assert any(any(re.search(rf"\b{re.escape(w)}\b", text) for w in words) for words in meant), name
-    assert {*item.recipes} <= {*recipe_names()}
+    assert {*item.recipes} <= {*Recipe.names()}
     assert all((RESULTS / record).is_file() for record in item.records)
 
 
@@ -132,7 +132,7 @@ def test_a_record_is_that_of_a_recipe_of_its_item_or_of_a_study(item: Item) -> N
 def test_every_recipe_and_every_record_of_a_recipe_belongs_to_an_item() -> None:
     named = {recipe for item in ITEMS for recipe in item.recipes}
     beyond = {"cifar100-range", "cifar100-artifacts"}  # the paper has these tables for CIFAR-10 only
-    assert {*recipe_names()} - named == beyond, "name each recipe in notes/coverage.md"
+    assert {*Recipe.names()} - named == beyond, "name each recipe in notes/coverage.md"
     linked = {record for item in ITEMS for record in item.records}
     records = {f"recorded/{path.name}" for path in (RESULTS / "recorded").glob("*.json")}
     reproduced = {record for record in records if "recipe" in content(record)}

@@ -34,7 +34,7 @@ from proofmap.metrics import GAMES, METRICS, make_metric
 from proofmap.models import registry
 from proofmap.plugins.python_file import is_python_file
 from proofmap.plugins.specs import split_specs
-from proofmap.reproduce.recipe import recipe_names
+from proofmap.reproduce.recipe import Recipe
 from proofmap.study import Study
 from tests.bench.small_task import write_tasks
 from tests.docs.pages import (
@@ -267,5 +267,5 @@ def test_pictures_are_small_made_here_and_used() -> None:
     for picture in (DOCS / "pictures").iterdir():
         assert picture.stat().st_size < 200_000, picture.name
         assert picture.name in text, f"no page shows {picture.name}"
-        made = picture.name in makers or picture.stem.startswith(tuple(recipe_names()))
+        made = picture.name in makers or picture.stem.startswith(tuple(Recipe.names()))
         assert made, f"nothing here makes {picture.name}"

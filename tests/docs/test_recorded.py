@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from docs.recorded_numbers import pages, unrecorded
-from proofmap.reproduce.recipe import recipe_names
+from proofmap.reproduce.recipe import Recipe
 from proofmap.results.tables import number
 from tests.docs.recorded import RESULTS, cell_of, read, table_of
 
@@ -172,7 +172,7 @@ def shown_rows(shown: Shown) -> tuple[list[list[str]], dict[str, dict[str, dict[
 def test_a_record_is_of_no_quick_run_and_some_page_links_to_it(path: Path) -> None:
     told = read(path.stem)
     if "recipe" in told:
-        assert told["recipe"] in recipe_names()
+        assert told["recipe"] in Recipe.names()
         for run in told.get("runs", [told]):
             assert run["command"].startswith(f"proofmap reproduce {told['recipe']} ")
         assert not told["quick"] and told["numbers"]

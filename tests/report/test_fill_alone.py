@@ -114,7 +114,7 @@ def test_scores_that_rest_on_it_carry_a_mark_in_tables(gray_is_dark: pm.Proof) -
         "soundness ↑†",
         "best effort ↑†",
     }
-    assert any(note.startswith("† gray alone gives 'dark'") for note in score_tables.score_notes(evaluation))
+    assert any(note.startswith("† gray alone gives 'dark'") for note in score_tables._score_notes(evaluation))
     assert r"soundness $\uparrow$$^{\dagger}$" in score_tables.score_table(evaluation).to_latex()
 
 

@@ -21,7 +21,7 @@ from proofmap.core.ranking import keep_top, rank
 from proofmap.metrics.areas import Deletion
 from proofmap.metrics.proof_scores import BestEffort, Completeness, Soundness
 from proofmap.report import opening, page_pictures, pictures, sheets
-from proofmap.report.choice import Choice, choose_pictured
+from proofmap.report.choice import Choice
 from proofmap.report.figures import scatter
 from proofmap.report.html import write_report
 from proofmap.report.pictures import displayed
@@ -419,15 +419,15 @@ def test_the_worst_of_each_method_and_some_at_random_are_shown() -> None:
     found = with_values(
         {"a": {"soundness": sound, "completeness": complete}, "b": {"soundness": sound.flip(0)}}
     )
-    choice = choose_pictured(found, worst=4, random=5, seed=1)
+    choice = Choice.of(found, worst=4, random=5, seed=1)
     assert {0, 1, 99, 98} <= set(choice.indices)
     assert {50, 51, 52, 53} <= set(choice.indices) and 60 not in list(choice.reasons)[:8]
     assert len(choice.indices) == 13
     assert choice.reasons[99] == ("among the worst in soundness for b",)
     assert "the 4 worst in soundness" in choice.rule and "5 at random (seed 1)" in choice.rule
-    assert choice == choose_pictured(found, worst=4, random=5, seed=1)
-    assert choice != choose_pictured(found, worst=4, random=5, seed=2)
-    assert set(choose_pictured(found, among=range(40, 70)).indices) <= set(range(40, 70))
+    assert choice == Choice.of(found, worst=4, random=5, seed=1)
+    assert choice != Choice.of(found, worst=4, random=5, seed=2)
+    assert set(Choice.of(found, among=range(40, 70)).indices) <= set(range(40, 70))
 
 
 def test_the_page_states_the_choice(evaluation: pm.Evaluation, tmp_path: Path) -> None:

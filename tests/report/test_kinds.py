@@ -9,7 +9,7 @@ import pytest
 import proofmap as pm
 from proofmap.core.errors import InputError
 from proofmap.metrics.proof_scores import BestEffort, Completeness, Soundness
-from proofmap.report.choice import choose_pictured
+from proofmap.report.choice import Choice
 from proofmap.report.figures.scatter import scatter_figure, scatter_panels
 from proofmap.results.audit import audit
 from proofmap.results.proof_shape import proof_values
@@ -73,8 +73,8 @@ def test_scores_under_other_names_give_the_same_verdict_panels_and_pictures(
 
 
 def test_the_worst_images_are_chosen_by_kind(usual: pm.Evaluation, renamed: pm.Evaluation) -> None:
-    assert choose_pictured(renamed, worst=1, random=1) == choose_pictured(usual, worst=1, random=1)
-    assert "worst in soundness" in choose_pictured(renamed, worst=1, random=1).rule
+    assert Choice.of(renamed, worst=1, random=1) == Choice.of(usual, worst=1, random=1)
+    assert "worst in soundness" in Choice.of(renamed, worst=1, random=1).rule
 
 
 def test_bars_are_for_kinds(renamed: pm.Evaluation) -> None:

@@ -78,7 +78,7 @@ def test_where_methods_count_different_images_every_cell_says_how_many_and_none_
     assert not any("n=" in row[2] for row in rows)
     assert [row[1] for row in score_tables.best_two(found)] == [False] * 3
     assert [row[2] for row in score_tables.best_two(found)] == [True, True, True]
-    (note,) = [note for note in score_tables.score_notes(found) if "different" in note]
+    (note,) = [note for note in score_tables._score_notes(found) if "different" in note]
     assert note.startswith("completeness: means over different images (0 to 4 of 4")
     assert note.endswith("compare with: proofmap compare")
     assert r".95 {\scriptsize [.31, 1.59] n=2}" in score_tables.score_table(found).to_latex()

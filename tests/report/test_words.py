@@ -15,9 +15,9 @@ from proofmap.cli.console import SafeConsole
 from proofmap.cli.explain import print_words, shown_words
 from proofmap.core.inputs import Text
 from proofmap.metrics.proof_scores import Peak, ProofReach
-from proofmap.report import listed
+from proofmap.report import display
 from proofmap.report.html import write_report
-from proofmap.report.listed import ListedProof, listed_proof
+from proofmap.report.listed import ListedProof
 from proofmap.results.proof_shape import shape_of
 
 TEXTS = [
@@ -44,7 +44,7 @@ def evaluation() -> pm.Evaluation:
 
 def proof_of(evaluation: pm.Evaluation, method: str, index: int, label: str) -> ListedProof:
     place = evaluation.labels[index].tolist().index(evaluation.label_names.index(label))
-    return listed_proof(evaluation, evaluation[method], index, place)
+    return ListedProof.of(evaluation, evaluation[method], index, place)
 
 
 @pytest.mark.parametrize("method", ["belief-order", "occlusion"])
@@ -98,7 +98,7 @@ def test_numbers_of_a_text_do_not_depend_on_the_padding(curve: dict[str, Any]) -
         assert [max(own.reach or 0 for own in shapes[2 * i :][:2]) for i in range(4)] == pytest.approx(
             list(result.values.values())[1].tolist()
         )
-        shown = [listed_proof(found, result, i, j) for i in range(4) for j in range(2)]
+        shown = [ListedProof.of(found, result, i, j) for i in range(4) for j in range(2)]
         return [(own.along, own.shape) for own in shown]
 
     near = numbers(64)
@@ -132,7 +132,7 @@ def test_a_terminal_colours_words_and_a_file_has_brackets(
 
 
 def test_a_notebook_shows_text_as_text(evaluation: pm.Evaluation) -> None:
-    shown = listed._proof_html(evaluation, 0, proof_of(evaluation, "belief-order", 0, "good"))
+    shown = display._proof_html(evaluation, 0, proof_of(evaluation, "belief-order", 0, "good"))
     assert "&lt;b&gt;songs&lt;/b&gt;" in shown and "<b>songs" not in shown and 'dir="auto"' in shown
     assert shown.count("border-bottom") == proof_of(evaluation, "belief-order", 0, "good").shape.enough
     assert shown in pm.Proof(evaluation)._repr_html_() and pm.Proof(evaluation)._repr_png_() is None

@@ -12,12 +12,12 @@ from proofmap.methods.masks.learned import LearnedMask
 from proofmap.metrics.games import CurveSettings
 from proofmap.metrics.proof_scores import BestEffort
 from proofmap.reproduce.findings import Job
-from proofmap.reproduce.recipe import Need, Recipe, recipe_names
+from proofmap.reproduce.recipe import Need, Recipe
 from proofmap.reproduce.rows import by_epsilons, study_of
 from proofmap.reproduce.run import EXPERIMENTS
 
 
-@pytest.mark.parametrize("name", recipe_names())
+@pytest.mark.parametrize("name", Recipe.names())
 def test_every_recipe_is_whole(name: str) -> None:
     recipe = Recipe.named(name)
     assert recipe.title and recipe.paper and recipe.experiment in EXPERIMENTS
@@ -33,7 +33,7 @@ def test_every_recipe_is_whole(name: str) -> None:
     "name, variant",
     [
         (name, variant)
-        for name in recipe_names()
+        for name in Recipe.names()
         if "study" in Recipe.named(name).settings
         for variant in [v.name for v in Recipe.named(name).variants] or [None]
     ],
@@ -71,7 +71,7 @@ def test_the_study_of_a_recipe_has_what_the_paper_and_its_claims_speak_of(
 
 @pytest.mark.parametrize(
     "name",
-    [name for name in recipe_names() if name not in ("desk", "imagenette-gaussian", "theory", "two-labels")],
+    [name for name in Recipe.names() if name not in ("desk", "imagenette-gaussian", "theory", "two-labels")],
 )
 def test_with_the_papers_net_masks_take_the_papers_passes(name: str) -> None:
     recipe = Recipe.named(name).with_variant(Path("here"), Recipe.named(name).variants[0].name)
@@ -87,7 +87,7 @@ def test_with_the_papers_net_masks_take_the_papers_passes(name: str) -> None:
     "name",
     [
         name
-        for name in recipe_names()
+        for name in Recipe.names()
         if {"resnet18", "resnet50"} & {v.name for v in Recipe.named(name).variants}
     ],
 )
@@ -115,7 +115,7 @@ def test_the_papers_cifar_net_is_judged_with_its_40_random_images(name: str) -> 
 
 def test_best_effort_of_the_papers_tables_counts_by_the_papers_rule() -> None:
     found = {}
-    for name in recipe_names():
+    for name in Recipe.names():
         if "metrics" in (recipe := Recipe.named(name)).settings.get("study", {}):
             metrics = study_of(Job(recipe, recipe.chosen(data=Path("here")), Path("out"))).named_metrics()
             rules = {m.counted for m in metrics.values() if isinstance(m, BestEffort)}

@@ -10,7 +10,7 @@ from markupsafe import escape
 
 from proofmap.reproduce import linear_case, run
 from proofmap.reproduce.findings import Claim, Findings, Job, PaperTable
-from proofmap.reproduce.recipe import Recipe, recipe_names
+from proofmap.reproduce.recipe import Recipe
 from proofmap.reproduce.rows import study_of
 from proofmap.reproduce.run import reproduce
 from proofmap.results.tables import number
@@ -28,7 +28,7 @@ def small_world(monkeypatch: pytest.MonkeyPatch) -> None:
     small_nets(monkeypatch)
 
 
-@pytest.mark.parametrize("name", [name for name in recipe_names() if name not in (*APPENDIX, *PICTURED)])
+@pytest.mark.parametrize("name", [name for name in Recipe.names() if name not in (*APPENDIX, *PICTURED)])
 def test_every_recipe_runs_quickly(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -121,7 +121,7 @@ def test_the_list_says_what_is_ready_and_what_to_supply(
     assert "no recipe was named; see: proofmap list recipes" in capsys.readouterr().err
     assert command(monkeypatch, "list", "recipes") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line for line in lines if line in recipe_names()] == recipe_names()
+    assert [line for line in lines if line in Recipe.names()] == Recipe.names()
     states = {}
     for name in ("cifar10-tv", "desk"):
         assert command(monkeypatch, "list", "recipes", name) == 0

@@ -18,7 +18,7 @@ import pytest
 
 from proofmap.core.errors import InputError
 from proofmap.study import Run, RunBusy, Selection, StoreError, Study, run_study, verify_run
-from proofmap.study.store import locked
+from proofmap.study.store import Store
 from tests.data.made_up import bomb, jpeg, save
 from tests.study.processes import Processes
 from tests.study.studies import facts, net_file, photos, toy_study
@@ -158,7 +158,7 @@ def test_a_lock_that_is_a_link_empties_no_other_file(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "mine").write_text("precious")
     (tmp_path / "run" / "lock").symlink_to(tmp_path / "mine")
-    with pytest.raises(StoreError, match="lock cannot be written"), locked(tmp_path / "run"):
+    with pytest.raises(StoreError, match="lock cannot be written"), Store.locked(tmp_path / "run"):
         pass
     assert (tmp_path / "mine").read_text() == "precious"
 

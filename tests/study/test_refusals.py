@@ -16,7 +16,7 @@ from proofmap.core.errors import InputError
 from proofmap.study import Run, RunBusy, Selection, run_study
 from proofmap.study.manifest import Manifest
 from proofmap.study.resume import _check_same
-from proofmap.study.store import locked
+from proofmap.study.store import Store
 from tests.study.studies import facts, photos, toy_study
 
 
@@ -108,7 +108,7 @@ def test_a_lock_that_was_taken_away_is_not_held(tmp_path: Path) -> None:
             return opened
 
         patch.setattr(sqlite3, "connect", removed_meanwhile)
-        with locked(tmp_path / "run"), pytest.raises(RunBusy), locked(tmp_path / "run"):
+        with Store.locked(tmp_path / "run"), pytest.raises(RunBusy), Store.locked(tmp_path / "run"):
             pass
 
 

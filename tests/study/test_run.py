@@ -34,7 +34,7 @@ from proofmap.session import Session
 from proofmap.study import Run, Selection, Study, run_study, verify_run
 from proofmap.study.manifest import Manifest
 from proofmap.study.planning import Plan
-from proofmap.study.store import Store, read_maps, write_maps
+from proofmap.study.store import Store, read_maps
 from tests.data.made_up import save
 from tests.sessions import judged_block
 from tests.study.studies import METHODS, classifier_of, facts, photos, toy_study, values
@@ -373,7 +373,8 @@ def test_a_run_has_curves_of_one_kind_the_first(tmp_path: Path) -> None:
 def test_half_precision_keeps_maps_of_any_size(scale: float, tmp_path: Path) -> None:
     maps = scale * (pixels(2, 4, channels=3) - 0.5)
     maps[0, 1] = 0
-    file = write_maps(tmp_path, maps, ["a", "b"], torch.float16)
+    with Store(tmp_path, write=True) as store:
+        file = store.write_maps(maps, ["a", "b"], torch.float16)
     found = read_maps(tmp_path, file, ["b", "a"])
     for name, expected in zip("ab", maps, strict=True):
         largest = expected.abs().amax(dim=(1, 2), keepdim=True)
@@ -392,7 +393,8 @@ def test_maps_of_any_number_of_position_axes_are_read_as_they_were_written(
         [torch.arange(math.prod(positions)).view(positions) - 3.0] * 2
     )  # one input, two labels
     maps = torch.stack([maps, maps * torch.tensor([1e-9, 1e9]).view(2, *[1] * len(positions))])
-    file = write_maps(tmp_path, maps, ["a", "b"], dtype)
+    with Store(tmp_path, write=True) as store:
+        file = store.write_maps(maps, ["a", "b"], dtype)
     found = read_maps(tmp_path, file, ["a", "b"])
     assert found["b"].shape == (2, *positions)
     assert torch.equal(found["a"], maps[0]), "small whole numbers are exact in half precision"

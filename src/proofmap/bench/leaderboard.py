@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from proofmap.bench.record import Record, values_of
-from proofmap.bench.task import METRICS, VERSION, Task, task_names
+from proofmap.bench.record import Record
+from proofmap.bench.task import METRICS, VERSION, Task
 from proofmap.core.errors import InputError
 from proofmap.core.files import write_text
 from proofmap.core.text import counted
@@ -126,9 +126,7 @@ class Board:
                 worse[k],
                 not any(x >= points[k][0] and y >= points[k][1] and (x, y) != points[k] for x, y in points),
                 record.passes > self.task.budget,
-                tuple(
-                    fill for fill in self.task.unseen if fill in values_of("fill", record.method["settings"])
-                ),
+                tuple(fill for fill in self.task.unseen if fill in record.settings_named("fill")),
             )
             for k, (record, scores) in enumerate(zip(self.records, means, strict=True))
         ]
@@ -201,7 +199,7 @@ class Leaderboard:
     def boards(self) -> dict[str, Board]:
         """The boards of the tasks that have records, by task name. Raises if a record belongs to another version of its task."""
         found: dict[str, Board] = {}
-        for name in task_names():
+        for name in Task.names():
             task = Task.named(name)
             paths = sorted((self.folder / name).glob("*.json"))
             records = [Record.read(path) for path in paths]

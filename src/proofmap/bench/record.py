@@ -108,6 +108,11 @@ class Record:
         content = {key: value for key, value in vars(self).items() if key != "check"}
         return digest_of(json.dumps(content, sort_keys=True))
 
+    @staticmethod
+    def images_digest(images: Sequence[Mapping[str, Any]]) -> str:
+        """A digest of the names and contents of images, in their order."""
+        return digest_of(json.dumps([[image["name"], image["digest"]] for image in images]))
+
     def text(self) -> str:
         """The record as JSON text, with the values of each score on one line."""
         content = {**vars(self), "digest": self.digest}
@@ -133,24 +138,23 @@ class Record:
         """The values ``(N,)`` of a score; NaN where an image does not count."""
         return np.array([math.nan if value is None else float(value) for value in self.values[score]])
 
+    def settings_named(self, key: str) -> set[str]:
+        """All texts under this key in the settings of the method, however deep."""
+        return _values_of(key, self.method["settings"])
 
-def values_of(key: str, settings: Any) -> set[str]:
+
+def _values_of(key: str, settings: Any) -> set[str]:
     """All texts under this key in nested settings.
 
-    >>> sorted(values_of("fill", {"fills": [{"fill": "gray"}, {"fill": "images", "size": 256}]}))
+    >>> sorted(_values_of("fill", {"fills": [{"fill": "gray"}, {"fill": "images", "size": 256}]}))
     ['gray', 'images']
     """
     if isinstance(settings, Mapping):
         own = settings.get(key)
         found = {own} if isinstance(own, str) else set()
-        return found.union(*(values_of(key, value) for value in settings.values()))
+        return found.union(*(_values_of(key, value) for value in settings.values()))
     several = settings if isinstance(settings, list | tuple) else ()
-    return set().union(*(values_of(key, value) for value in several))
-
-
-def images_digest(images: Sequence[Mapping[str, Any]]) -> str:
-    """A digest of the names and contents of images, in their order."""
-    return digest_of(json.dumps([[image["name"], image["digest"]] for image in images]))
+    return set().union(*(_values_of(key, value) for value in several))
 
 
 def rounded(values: Sequence[float]) -> list[float | None]:

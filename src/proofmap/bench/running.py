@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
-from proofmap.bench.record import Record, images_digest, rounded
+from proofmap.bench.record import Record, rounded
 from proofmap.bench.task import VERSION, Task
 from proofmap.classifier import Classifier
 from proofmap.classifier.frozen import Frozen
@@ -70,7 +70,7 @@ def run_task(
 
     def check_images(_: Plan) -> None:
         with Run(out) as run:
-            if not images and images_digest(_images(run)) != task.data_digest:
+            if not images and Record.images_digest(_images(run)) != task.data_digest:
                 raise InputError(
                     f"the {task.kind} found are not those of the task {task.name}: {task.source} Nothing was judged; get that data, and "
                     f"remove {out}"

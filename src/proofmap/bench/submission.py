@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from proofmap.bench.record import Record, images_digest, values_of
+from proofmap.bench.record import Record
 from proofmap.bench.running import run_task
 from proofmap.bench.task import VERSION, Task
 from proofmap.core import streams
@@ -68,7 +68,7 @@ def check_record(
     task = _task_of(record)
     task.check_needs(data)
     _check_name(record)
-    if values_of("part", record.method["settings"]) & {"judge", "all"}:
+    if record.settings_named("part") & {"judge", "all"}:
         raise InputError(
             f"the maps of {record.name} saw the judge's pool of random images. Let it draw from part=learn, or from other data"
         )
@@ -120,7 +120,7 @@ def _task_of(record: Record) -> Task:
             f"the record was made with other settings than the task {task.name} has: its digest is {record.task_digest}, that of the "
             f"task {task.digest}. Run the task as it is"
         )
-    if images_digest(record.images) != task.data_digest:
+    if Record.images_digest(record.images) != task.data_digest:
         raise InputError(
             f"the record has other {task.kind} than the task {task.name}: names, contents or order differ. Run the task again"
         )

@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING, Any
 from proofmap.core.errors import InputError
 from proofmap.core.files import digest_of
 from proofmap.core.text import check_known
-from proofmap.reproduce.recipe import Need, needs_error, placed
+from proofmap.reproduce.recipe import Need, placed
 
 if TYPE_CHECKING:
     from proofmap.study import Study
@@ -107,6 +107,11 @@ class Task:
         except KeyError as error:
             raise InputError(f"the task {name} does not state {error}") from None
 
+    @staticmethod
+    def names() -> list[str]:
+        """The names of all tasks, the smallest first."""
+        return sorted(_files(), key=lambda name: (name != "smoke", name))
+
     @property
     def fills(self) -> tuple[str, ...]:
         return (*self.learned, *self.unseen)
@@ -125,7 +130,7 @@ class Task:
         """Raise if something that the task needs is missing. The message says what to supply."""
         missing = self.missing(data)
         if missing:
-            raise needs_error(f"the task {self.name}", missing, data)
+            raise Need.error(f"the task {self.name}", missing, data)
 
     def study(self, spec: str, name: str, data: Path, images: Sequence[str] = ()) -> Study:
         """The study that judges one method on the task. If ``images`` has names, only on these images of the task."""
@@ -138,11 +143,6 @@ class Task:
         return Study.from_table(
             {**table, "methods": [method], "metrics": METRICS, "fills": self.fills, "maps": "none"}
         )
-
-
-def task_names() -> list[str]:
-    """The names of all tasks, the smallest first."""
-    return sorted(_files(), key=lambda name: (name != "smoke", name))
 
 
 def _files() -> dict[str, Path]:

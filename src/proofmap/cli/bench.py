@@ -11,7 +11,7 @@ from proofmap.bench.leaderboard import Leaderboard
 from proofmap.bench.record import Record
 from proofmap.bench.running import run_task
 from proofmap.bench.submission import submit
-from proofmap.bench.task import VERSION, Task, task_names
+from proofmap.bench.task import VERSION, Task
 from proofmap.cli import options
 from proofmap.cli.console import print_result, shown_path, stderr
 from proofmap.core.errors import InputError
@@ -22,7 +22,7 @@ from proofmap.study.watchers import watchers_for
 
 
 def _list(target: str | None, data: Path) -> None:
-    tasks = [Task.named(name) for name in (task_names() if target is None else [target])]
+    tasks = [Task.named(name) for name in (Task.names() if target is None else [target])]
     rows = [
         [
             task.name,
@@ -70,7 +70,7 @@ def bench(
             help="A task, or the record to submit.",
             show_default=False,
             metavar="TASK|RECORD",
-            autocompletion=lambda incomplete: [name for name in task_names() if name.startswith(incomplete)],
+            autocompletion=lambda incomplete: [name for name in Task.names() if name.startswith(incomplete)],
         ),
     ] = None,
     method: Annotated[

@@ -34,7 +34,7 @@ from proofmap.models import DEFAULT_MODEL
 from proofmap.plugins.specs import run_files_in, split_specs
 from proofmap.report.display import save_proof
 from proofmap.report.html import write_report
-from proofmap.report.listed import ListedProof, listed_proof
+from proofmap.report.listed import ListedProof
 from proofmap.report.pictures import crop_words
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import fill_notes, other_fill
@@ -53,7 +53,7 @@ def print_words(evaluation: Evaluation, console: Console | None = None) -> None:
     for i in evaluation.pictured[:_MOST_TEXTS]:
         for result in evaluation.results:
             for j in evaluation.places_of(i)[:_MOST_LABELS]:
-                proof = listed_proof(evaluation, result, i, j)
+                proof = ListedProof.of(evaluation, result, i, j)
                 by = f" by {result.name}" if len(evaluation.results) > 1 else ""
                 head = f"{evaluation.image_names[i]}, {proof.label}{by} {percent(proof.shape.belief)}: {proof.shape.summary}"
                 console.print(Text(terminal_text(head), style="bold" if has_colours else ""))

@@ -231,10 +231,10 @@ def _named(kind: str, name: str | None, _: Path) -> list[Record]:
 
 def _recipes(_: str, name: str | None, data: Path) -> list[Record]:
     """The recipes, each with what is missing for it: for all of it, or for its first variant if none can be run."""
-    from proofmap.reproduce.recipe import Recipe, recipe_names
+    from proofmap.reproduce.recipe import Recipe
 
     records = []
-    for recipe in map(Recipe.named, recipe_names() if name is None else [name]):
+    for recipe in map(Recipe.named, Recipe.names() if name is None else [name]):
         ready, missing = recipe.ready_variant(data), recipe.missing(data)
         state = "data missing" if recipe.lacks(data) else "in part" if missing else "ready"
         if recipe.variants and ready is None:

@@ -28,48 +28,49 @@ class Choice:
         """The indices of the chosen images in increasing order, as in ``Evaluation.pictured``."""
         return tuple(sorted(self.reasons))
 
+    @classmethod
+    def of(
+        cls,
+        evaluation: Evaluation,
+        *,
+        worst: int = 7,
+        random: int = 6,
+        seed: int = 0,
+        among: Sequence[int] | None = None,
+    ) -> Choice:
+        """Choose the images that are worst in soundness, those that are worst in completeness, and a random sample.
 
-def choose_pictured(
-    evaluation: Evaluation,
-    *,
-    worst: int = 7,
-    random: int = 6,
-    seed: int = 0,
-    among: Sequence[int] | None = None,
-) -> Choice:
-    """Choose the images that are worst in soundness, those that are worst in completeness, and a random sample.
+        The worst image of each method is chosen first, then the second worst of each method, so that every method's failures are seen. An image
+        that does not count (NaN) is never among the worst. If there are few enough images, all are chosen.
 
-    The worst image of each method is chosen first, then the second worst of each method, so that every method's failures are seen. An image
-    that does not count (NaN) is never among the worst. If there are few enough images, all are chosen.
-
-    Args:
-        worst, random: the number of images to choose by soundness, as many by completeness, and the number at random.
-        among: the indices of the images that can be chosen; by default all.
-    """
-    if min(worst, random) < 0:
-        raise InputError("the numbers of images to show must not be negative")
-    n, item = len(evaluation), evaluation.inputs.singular
-    open_to = list(range(n)) if among is None else sorted(set(among))
-    wanted = 2 * worst + random
-    if len(open_to) <= wanted:
-        return Choice(
-            dict.fromkeys(open_to, ()), _all_rule(len(open_to), n, item, evaluation.inputs.position_noun)
-        )
-    reasons: dict[int, tuple[str, ...]] = {}
-    rule = []
-    for kind in (SOUNDNESS, COMPLETENESS):
-        found = _worst_in_turn(evaluation, kind, open_to, worst, taken=reasons)
-        if found:
-            rule.append(f"the {len(found)} worst in {kind} (each method's worst in turn)")
-        for i, method in found.items():
-            reasons[i] = (f"among the worst in {kind} for {method}",)
-    left = [i for i in open_to if i not in reasons]
-    drawn = random_numbers.Random(seed).sample(left, min(wanted - len(reasons), len(left)))
-    if drawn:
-        rule.append(f"{len(drawn)} at random (seed {seed})")
-    reasons.update((i, ("drawn at random",)) for i in drawn)
-    shown = f"Shown in full: {len(reasons)} of {counted(n, item)}"
-    return Choice(reasons, f"{shown}: {', '.join(rule)}." if rule else f"{shown}.")
+        Args:
+            worst, random: the number of images to choose by soundness, as many by completeness, and the number at random.
+            among: the indices of the images that can be chosen; by default all.
+        """
+        if min(worst, random) < 0:
+            raise InputError("the numbers of images to show must not be negative")
+        n, item = len(evaluation), evaluation.inputs.singular
+        open_to = list(range(n)) if among is None else sorted(set(among))
+        wanted = 2 * worst + random
+        if len(open_to) <= wanted:
+            return cls(
+                dict.fromkeys(open_to, ()), _all_rule(len(open_to), n, item, evaluation.inputs.position_noun)
+            )
+        reasons: dict[int, tuple[str, ...]] = {}
+        rule = []
+        for kind in (SOUNDNESS, COMPLETENESS):
+            found = _worst_in_turn(evaluation, kind, open_to, worst, taken=reasons)
+            if found:
+                rule.append(f"the {len(found)} worst in {kind} (each method's worst in turn)")
+            for i, method in found.items():
+                reasons[i] = (f"among the worst in {kind} for {method}",)
+        left = [i for i in open_to if i not in reasons]
+        drawn = random_numbers.Random(seed).sample(left, min(wanted - len(reasons), len(left)))
+        if drawn:
+            rule.append(f"{len(drawn)} at random (seed {seed})")
+        reasons.update((i, ("drawn at random",)) for i in drawn)
+        shown = f"Shown in full: {len(reasons)} of {counted(n, item)}"
+        return cls(reasons, f"{shown}: {', '.join(rule)}." if rule else f"{shown}.")
 
 
 def _worst_in_turn(

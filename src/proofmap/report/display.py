@@ -8,39 +8,47 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from PIL import Image, PngImagePlugin
 from safetensors.torch import save
 
-from proofmap.core.errors import InputError, MissingExtra
+from proofmap.core.errors import InputError, MissingExtra, require
 from proofmap.core.files import atomic_write, distinct_names, file_name, write_text, written_together
 from proofmap.core.inputs.pictures import OWN_SOFTWARE, SUFFIXES
 from proofmap.core.labels import NO_LABEL
-from proofmap.core.text import counted
+from proofmap.core.text import counted, one_line, terminal_text
 from proofmap.report.figures import figures_of, make_figure
 from proofmap.report.figures.drawing import draw
-from proofmap.report.listed import lists_html
+from proofmap.report.listed import WORDS_NOTE, ListedProof
 from proofmap.report.pictures import data_uri, picture_bytes
 from proofmap.report.sheets import MOST_IMAGES, explained_sheet
 from proofmap.results import score_tables
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.fill_alone import f_of_fill, given_by_fill
-from proofmap.results.proof_shape import curve_of, positions_in_order, shape_of
+from proofmap.results.fill_alone import f_of_fill, fill_notes, given_by_fill
+from proofmap.results.proof_shape import curve_of, percent, positions_in_order, shape_of
 from proofmap.results.records import MethodResult
 from proofmap.results.score_tables import (  # noqa: F401 results print themselves through this module
-    dataframe,
-    proof_table,
+    pair_table,
     score_table,
     shared_table,
+    table_records,
 )
 from proofmap.results.sharing import shared
 from proofmap.results.tables import json_text, records_csv
 from proofmap.results.verdict import verdict
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+_MOST_LABELS, _MOST_COLUMNS = 8, 16
+"""Largest numbers of labels of an input, and of columns of a row, in a notebook."""
+_BAR = 160  # width of the bar of a probability of one, in pixels
+_COLUMNS_NOTE = "Columns in the order of the map. Bars: the label's probability while the columns down to this line are shown; the first ones, in the colour of the verdict, give the belief."
 _LISTS = ("words", "columns")
 """How inputs are shown that are written as lists instead of being drawn."""
 MOST_PICTURES = 3
@@ -198,7 +206,7 @@ def _save_sheets(
     if evaluation.inputs.shown_as in _LISTS:
         write_text(
             out / "proofs.html",
-            f'<!doctype html>\n<meta charset="utf-8">\n{lists_html(evaluation, indices)}\n',
+            f'<!doctype html>\n<meta charset="utf-8">\n{_lists_html(evaluation, indices)}\n',
         )
         return [out / "proofs.html"]
     images = [Path(evaluation.image_names[i]) for i in indices]
@@ -249,7 +257,7 @@ def _pictures_html(evaluation: Evaluation) -> str:
     total. Texts and rows are written as lists."""
     shown = evaluation.pictured[:MOST_PICTURES]
     if evaluation.inputs.shown_as in _LISTS:
-        return lists_html(evaluation, shown)
+        return _lists_html(evaluation, shown)
     parts: list[str] = []
     weight = 0
     for i in shown:
@@ -308,3 +316,77 @@ def _position_records(evaluation: Evaluation) -> Iterator[dict[str, object]]:
                         "probability": along[k],
                         "proves": k <= count,
                     }
+
+
+def proof_table(evaluation: Evaluation, width: int | None = None) -> str:
+    """:func:`pair_table` with its notes. The name of an only method is above the table."""
+    results = evaluation.results
+    above = [f"maps by {one_line(results[0].name)}"] if len(results) == 1 else []
+    return "\n".join([*above, pair_table(evaluation, width=width), *fill_notes(evaluation)])
+
+
+def dataframe(evaluation: Evaluation, table: str = "scores") -> pd.DataFrame:
+    """The table named ``table`` (one of ``TABLES``) as a pandas DataFrame. A value that does not count is NaN."""
+    records = list(table_records(evaluation, table))
+    pandas = require("pandas", extra="pandas", purpose="to_dataframe()")
+    frame: pd.DataFrame = pandas.DataFrame.from_records(records)
+    return frame
+
+
+def _lists_html(evaluation: Evaluation, shown: Sequence[int]) -> str:
+    """HTML, without scripts, of the texts or rows ``shown``, with their words or columns as each map ranks them."""
+    inputs, parts = evaluation.inputs, []
+    for i in shown:
+        parts.append(f'<div style="margin-top:1em"><b>{escape(evaluation.image_names[i])}</b></div>')
+        for result in evaluation.results:
+            if len(evaluation.results) > 1:
+                parts.append(f'<div style="margin-top:.8em">{escape(result.name)}</div>')
+            for j in evaluation.places_of(i)[:_MOST_LABELS]:
+                parts.append(_proof_html(evaluation, i, ListedProof.of(evaluation, result, i, j)))
+    note = WORDS_NOTE.format(positions=inputs.position_noun) if inputs.shown_as == "words" else _COLUMNS_NOTE
+    left = (
+        ""
+        if len(shown) == len(evaluation)
+        else f" {len(shown)} of {counted(len(evaluation), inputs.singular)}."
+    )
+    return "".join(parts) + f'<div style="font-size:small;color:#666">{escape(note)}{left}</div>'
+
+
+def _proof_html(evaluation: Evaluation, index: int, proof: ListedProof) -> str:
+    """HTML of one proof: the label, what the map proves, and the text with shaded words or the columns with their curve."""
+    ink, singular = "rgb({}, {}, {})".format(*proof.colour), evaluation.inputs.singular
+    head = (
+        f'<div style="margin-top:.6em"><b>{escape(terminal_text(proof.label))}</b> whole {singular} {percent(proof.shape.belief)}, '
+        f'<span style="color:{ink};font-weight:600">{escape(proof.shape.summary)}</span></div>'
+    )
+    if evaluation.inputs.shown_as != "words":
+        return head + _columns_html(evaluation, index, proof, ink)
+    shaded = "".join(
+        _word_html(word, proof.shade(k), ink if k in proof.proving else "")
+        for k, word in enumerate(proof.names)
+    )
+    return f'{head}<div dir="auto" style="line-height:1.9;white-space:pre-wrap;max-width:48em">{shaded}</div>'
+
+
+def _columns_html(evaluation: Evaluation, index: int, proof: ListedProof, ink: str) -> str:
+    image, lines = evaluation.image_of(index), [("nothing shown", "", "#999")]
+    for p in proof.order[:_MOST_COLUMNS]:
+        value = evaluation.inputs.value_text(image, p)
+        lines.append((proof.names[p], value, ink if p in proof.proving else "#999"))
+    rows = "".join(
+        f'<tr><td>{escape(terminal_text(name))}</td><td style="text-align:right">{escape(terminal_text(value))}</td>'
+        f'<td style="text-align:left"><span style="display:inline-block;height:.8em;width:{_BAR * p:.0f}px;background:{colour}"></span> '
+        f"{percent(p)}</td></tr>"
+        for (name, value, colour), p in zip(lines, proof.along, strict=False)
+    )
+    return f"<table>{rows}</table>"
+
+
+def _word_html(word: str, shade: tuple[int, int, int] | None, underline: str) -> str:
+    bare = word.rstrip()
+    style = "border-radius:3px;padding:1px 2px;"
+    if shade is not None:
+        style += "background:rgb({}, {}, {});color:#18181c;".format(*shade)
+    if underline:
+        style += f"border-bottom:3px solid {underline};"
+    return f'<span style="{style}">{escape(terminal_text(bare))}</span>{escape(terminal_text(word[len(bare) :]))}'

@@ -27,7 +27,7 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted, terminal_text
 from proofmap.core.version import __version__
 from proofmap.metrics import METRICS
-from proofmap.report.choice import Choice, choose_pictured
+from proofmap.report.choice import Choice
 from proofmap.report.figures import scatter
 from proofmap.report.listed import WORDS_NOTE
 from proofmap.report.opening import belief_sentence, headline, opening
@@ -86,7 +86,7 @@ def write_report(
         warnings: warnings for the reader, such as a method that failed; shown under the headline.
         stored: the number format in which the maps were stored after scoring, such as ``float16``; empty if they were not stored.
         banner: a warning in red at the top of the page; the verdict is then gray.
-        choice: the images to show in full; by default :func:`choose_pictured` chooses twenty of those whose pixels were kept.
+        choice: the images to show in full; by default :meth:`Choice.of` chooses twenty of those whose pixels were kept.
         most_labels: the largest number of labels drawn for an image. The scores cover all labels.
         explained: whether the page is about photos rather than methods. Such a page begins with what the net says and what the maps prove,
             with a row for each method and its labels side by side. Scores come later.
@@ -103,7 +103,7 @@ def write_report(
         "stored": stored,
     }
     if choice is None:
-        choice = choose_pictured(evaluation, among=evaluation.pictured)
+        choice = Choice.of(evaluation, among=evaluation.pictured)
     pictures, drawing = pictures_of(evaluation, list(choice.reasons), most_labels)
     for picture in pictures:
         picture.record["crop"] = crops(picture.record["index"])
@@ -360,7 +360,7 @@ def _list_text(values: Sequence[object], most: int = 12) -> str:
 
 
 def _notes(evaluation: Evaluation) -> list[str]:
-    """The notes of :func:`score_notes <proofmap.results.score_tables.score_notes>`, capitalised, without the note on methods with one map for
+    """The notes of :func:`~proofmap.results.score_tables.score_table`, capitalised, without the note on methods with one map for
     all labels, which the page's table marks itself."""
-    notes = [*score_tables.score_notes(evaluation), *filter(None, [other_curve_note(evaluation)])]
+    notes = [*score_tables.score_table(evaluation).notes, *filter(None, [other_curve_note(evaluation)])]
     return [note[:1].upper() + note[1:] for note in notes if not note.startswith("*")]

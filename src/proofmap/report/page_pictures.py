@@ -29,7 +29,7 @@ from proofmap.core.inputs import Inputs, Pictures, Series
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.ranking import Ties, rank
 from proofmap.core.text import short_names
-from proofmap.report.listed import listed_proof, words_of
+from proofmap.report.listed import ListedProof, words_of
 from proofmap.report.pictures import (
     data_uri,
     displayed,
@@ -74,7 +74,7 @@ def _list_maps(
     in the map (0 is first); ``enough``, the number of positions that reach the net's belief; and ``curve``, the probability of the label while
     0, 1, 2, ... positions are shown.
     """
-    proofs = [listed_proof(evaluation, result, index, j) for j in places]
+    proofs = [ListedProof.of(evaluation, result, index, j) for j in places]
     return {
         "heat": [[round(255 * value) for value in proof.heat] for proof in proofs],
         "order": [list(proof.places) for proof in proofs],

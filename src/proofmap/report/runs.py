@@ -10,7 +10,7 @@ import torch
 from proofmap.core.files import output_folder, write_text
 from proofmap.core.text import counted
 from proofmap.data.dataset import Dataset
-from proofmap.report.choice import Choice, choose_pictured
+from proofmap.report.choice import Choice
 from proofmap.report.display import NUMBER_FILES, save_pictures
 from proofmap.report.html import write_report
 from proofmap.results.evaluation import Evaluation
@@ -68,7 +68,7 @@ def load_pictured(
     choices: list[Choice] = []
 
     def choose(numbers: Evaluation) -> tuple[int, ...]:
-        choices.append(choose_pictured(numbers, worst=worst, random=random, among=_judged_by_all(numbers)))
+        choices.append(Choice.of(numbers, worst=worst, random=random, among=_judged_by_all(numbers)))
         return choices[0].indices
 
     evaluation = run.evaluation(choose, dataset=dataset)

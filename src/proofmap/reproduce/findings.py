@@ -12,7 +12,7 @@ from proofmap.core.text import counted
 from proofmap.report.figures.drawing import Figure
 from proofmap.reproduce.recipe import Recipe
 from proofmap.results import tables
-from proofmap.results.statistics import Score, score_numbers
+from proofmap.results.statistics import Score
 from proofmap.study.watchers import Watcher
 
 
@@ -48,7 +48,7 @@ def score_table(
             printed = (paper or {}).get(row[0], {}).get(score.name)
             beside = "" if printed is None else f" (paper {tables.number(float(printed))})"
             cells.append(tables.with_interval(score.value, score.low, score.high, score.n) + beside)
-            record = {**dict(zip(keys, row, strict=True)), "score": score.name, **score_numbers(score)}
+            record = {**dict(zip(keys, row, strict=True)), "score": score.name, **score.numbers()}
             records.append(
                 record if paper is None else {**record, "paper": "" if printed is None else printed}
             )

@@ -75,6 +75,18 @@ class Need:
         place = f"{data / self.path}" if self.path else ""
         return f"{' or '.join(filter(None, [place, package]))}: {self.what}"
 
+    @staticmethod
+    def error(
+        owner: str, needs: Sequence[Need], data: Path, one_of: Mapping[str, Sequence[Need]] | None = None
+    ) -> InputError:
+        """The error that says what ``owner`` needs: all of ``needs``, and the needs of one of the variants in ``one_of``."""
+        lines = [f"  {need.describe(data)}" for need in needs] + (["one of these:"] if one_of else [])
+        for variant, own in (one_of or {}).items():
+            lines += [f"  for {variant}:", *(f"    {need.describe(data)}" for need in own)]
+        if any(need.path for some in (needs, *(one_of or {}).values()) for need in some):
+            lines.append(f"Another folder in place of {data} is named with --data")
+        return InputError("\n".join([f"{owner} needs what is not here. Supply", *lines]))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
@@ -114,8 +126,15 @@ class Recipe:
     @classmethod
     def named(cls, name: str) -> Recipe:
         """The recipe of this package with this name."""
-        check_known("recipe", name, recipe_names())
+        check_known("recipe", name, Recipe.names())
         return cls.from_text(name, (_folder() / f"{name}.toml").read_text(encoding="utf-8"))
+
+    @staticmethod
+    def names() -> list[str]:
+        """The names of all recipes."""
+        return sorted(
+            file.name.removesuffix(".toml") for file in _folder().iterdir() if file.name.endswith(".toml")
+        )
 
     @classmethod
     def from_text(cls, name: str, text: str) -> Recipe:
@@ -138,7 +157,7 @@ class Recipe:
         """The optional needs that are missing. Raises if a need that is not optional is missing; the message says what to supply."""
         required = self.lacks(data)
         if required:
-            raise needs_error(f"the recipe {self.name}", required, data)
+            raise Need.error(f"the recipe {self.name}", required, data)
         return self.missing(data)
 
     def ready_variant(self, data: Path) -> Variant | None:
@@ -155,7 +174,7 @@ class Recipe:
         variant = next((v for v in self.variants if v.name == name), None) or self.ready_variant(data)
         if variant is None:
             offered = {f"{v.name} ({v.what})": v.lacks(data) for v in self.variants if not v.by_name}
-            raise needs_error(f"the recipe {self.name}", self.lacks(data), data, offered)
+            raise Need.error(f"the recipe {self.name}", self.lacks(data), data, offered)
         return replace(
             self,
             needs=(*self.needs, *variant.needs),
@@ -185,13 +204,6 @@ class Recipe:
         settings = merged(self.settings, self.quick) if quick else dict(self.settings)
         places = {**self.places, "data": str(data)}  # the folder last: places lie in it
         return {key: placed(value, places) for key, value in settings.items()}
-
-
-def recipe_names() -> list[str]:
-    """The names of all recipes."""
-    return sorted(
-        file.name.removesuffix(".toml") for file in _folder().iterdir() if file.name.endswith(".toml")
-    )
 
 
 def merged(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -227,18 +239,6 @@ def _variants(tables: Sequence[Mapping[str, Any]]) -> tuple[Variant, ...]:
 
 def _needs(table: Mapping[str, Any]) -> tuple[Need, ...]:
     return tuple(Need(**need) for need in table.get("needs", ()))
-
-
-def needs_error(
-    owner: str, needs: Sequence[Need], data: Path, one_of: Mapping[str, Sequence[Need]] | None = None
-) -> InputError:
-    """The error that says what ``owner`` needs: all of ``needs``, and the needs of one of the variants in ``one_of``."""
-    lines = [f"  {need.describe(data)}" for need in needs] + (["one of these:"] if one_of else [])
-    for variant, own in (one_of or {}).items():
-        lines += [f"  for {variant}:", *(f"    {need.describe(data)}" for need in own)]
-    if any(need.path for some in (needs, *(one_of or {}).values()) for need in some):
-        lines.append(f"Another folder in place of {data} is named with --data")
-    return InputError("\n".join([f"{owner} needs what is not here. Supply", *lines]))
 
 
 def _extended(text: str) -> tuple[dict[str, Any], str]:

@@ -17,9 +17,8 @@ weights of an installed package.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -58,21 +57,6 @@ def study_of(job: Job) -> Study:
     number = chosen.number if job.images is None else job.images
     images_seed = chosen.seed if job.images_seed is None else job.images_seed
     return replace(study, images=replace(chosen, number=number, seed=images_seed))
-
-
-def with_rows(settings: Mapping[str, Any], patterns: Sequence[str]) -> dict[str, Any]:
-    """The settings with only those rows of the study whose names match a pattern. ``*`` in a pattern matches anything.
-
-    >>> rows = [{"name": name, "method": "learned-mask"} for name in ("TV 0", "TV .1", "fast, TV 0")]
-    >>> [row["name"] for row in with_rows({"study": {"methods": rows}}, ["TV *"])["study"]["methods"]]
-    ['TV 0', 'TV .1']
-    """
-    rows = rows_of(settings)
-    for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in rows):
-            raise InputError(f"no row is named {pattern!r}; the rows are: {'; '.join(rows)}")
-    kept = [row for name, row in rows.items() if any(fnmatchcase(name, pattern) for pattern in patterns)]
-    return {**settings, "study": {**settings["study"], "methods": kept}}
 
 
 def at_epsilons(metric: Mapping[str, Any], epsilons: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -17,6 +17,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +38,14 @@ from proofmap.report.html import templates_of
 from proofmap.reproduce import artifacts, ensembling, examples, linear_case, sanity, study_recipe, tv_curves
 from proofmap.reproduce.findings import Findings, Job, rows_of
 from proofmap.reproduce.recipe import Recipe
-from proofmap.reproduce.rows import study_of, with_rows
+from proofmap.reproduce.rows import study_of
 from proofmap.results.sharing import shared_settings, without_folders
 from proofmap.results.tables import json_text
 from proofmap.study.watchers import Watcher
 
 EXPERIMENTS: Mapping[str, Callable[[Job], Findings]] = {
     "artifacts": artifacts.run,
-    "corner": study_recipe.run_corner,
+    "corner": study_recipe.run,
     "curves": tv_curves.run,
     "desk": linear_case.run_desk,
     "ensembling": ensembling.run,
@@ -165,7 +166,7 @@ def _with_rows(
         raise InputError(
             f"the rows of the recipe {recipe.name} cannot be run one at a time; leave out --rows"
         )
-    chosen = with_rows(settings, rows)
+    chosen = _matching_rows(settings, rows)
     missing = [f"{row}: supply {lacking[row]}" for row in rows_of(chosen) if row in lacking]
     if len(missing) == len(rows_of(chosen)):
         raise InputError(f"none of the rows in --rows can be computed here. {'; '.join(missing)}")
@@ -260,3 +261,18 @@ def _schedule(method: Method) -> str:
         ]
         return f"{each[0]}; the paper does not say how many, iGOS++'s authors have {each[1]}"
     return ""
+
+
+def _matching_rows(settings: Mapping[str, Any], patterns: Sequence[str]) -> dict[str, Any]:
+    """The settings with only those rows of the study whose names match a pattern. ``*`` in a pattern matches anything.
+
+    >>> rows = [{"name": name, "method": "learned-mask"} for name in ("TV 0", "TV .1", "fast, TV 0")]
+    >>> [row["name"] for row in _matching_rows({"study": {"methods": rows}}, ["TV *"])["study"]["methods"]]
+    ['TV 0', 'TV .1']
+    """
+    rows = rows_of(settings)
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in rows):
+            raise InputError(f"no row is named {pattern!r}; the rows are: {'; '.join(rows)}")
+    kept = [row for name, row in rows.items() if any(fnmatchcase(name, pattern) for pattern in patterns)]
+    return {**settings, "study": {**settings["study"], "methods": kept}}

@@ -82,6 +82,8 @@ class JudgedRows:
 
 def run(job: Job) -> Findings:
     """Run the study in the job's folder, or continue it if it was stopped, and compare its scores with the paper's."""
+    if job.recipe.experiment == "corner":
+        return _run_corner(job)
     outcome = outcome_of(judge_rows(job), job.settings)
     pairs = {name: place for name, place in PAIRS.items() if name in job.settings.get("figures", ())}
     if not pairs:
@@ -232,7 +234,7 @@ def rows_table(evaluation: Evaluation, methods: Mapping[str, Method]) -> PaperTa
     return PaperTable("What each row is", ("method", "what", "seconds"), rows, records)
 
 
-def run_corner(job: Job) -> Findings:
+def _run_corner(job: Job) -> Findings:
     """Run the study of cut photos, and the study of whole photos in the folder ``whole``. Rows are paired by the names of photos."""
     cut, whole = judge_rows(job), _whole(job)
     return outcome_of(

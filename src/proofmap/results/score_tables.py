@@ -7,14 +7,13 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from proofmap.core.errors import InputError, require
+from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL, LabelRule
 from proofmap.core.outputs import in_words, is_independent
-from proofmap.core.text import counted, one_line
+from proofmap.core.text import counted
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import MARK as FILL_MARK
 from proofmap.results.fill_alone import fill_notes, given_by_fill, is_marked
@@ -42,14 +41,11 @@ from proofmap.results.tables import (
 )
 from proofmap.results.verdict import soundness_notes
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 _HARDLY = 0.01
 _SHOWN = 3
 """Number of names in a cell of a table."""
 TABLES = ("scores", "per_image", "per_label")
-"""The names of the tables for :func:`dataframe`."""
+"""The names of the tables for ``to_dataframe()``."""
 _LABEL_FREE = "*"
 SHAPE = "proof: a bar from 0 to 1; █ ends at the AUC (insertion), │ is at f, ─ ends at the highest probability of the curve"
 """The legend below :func:`pair_table`: how to read the bar of a proof in a terminal."""
@@ -78,7 +74,7 @@ def score_cells(evaluation: Evaluation) -> Cells:
     return header, rows
 
 
-def score_notes(evaluation: Evaluation) -> list[str]:
+def _score_notes(evaluation: Evaluation) -> list[str]:
     """The notes below a score table, one string per line: the settings behind the scores, and warnings about how to read them."""
     quoted = _setting_notes(evaluation)
     if any(r.one_map for r in evaluation.results):
@@ -117,7 +113,7 @@ class ScoreTable(Tables):
 
 
 def score_table(evaluation: Evaluation) -> ScoreTable:
-    return ScoreTable(evaluation, tuple(score_notes(evaluation)))
+    return ScoreTable(evaluation, tuple(_score_notes(evaluation)))
 
 
 def shared_table(evaluation: Evaluation) -> ScoreTable:
@@ -158,13 +154,6 @@ def pair_table(evaluation: Evaluation, methods: int | None = None, width: int | 
     header, rows = pair_cells(evaluation, methods, bars=True)
     first = f"\n{header[-1]}: the first ones of the map, which give the belief"
     return f"{aligned(header, rows, width)}\n{SHAPE}{first if evaluation.inputs.has_names else ''}"
-
-
-def proof_table(evaluation: Evaluation, width: int | None = None) -> str:
-    """:func:`pair_table` with its notes. The name of an only method is above the table."""
-    results = evaluation.results
-    above = [f"maps by {one_line(results[0].name)}"] if len(results) == 1 else []
-    return "\n".join([*above, pair_table(evaluation, width=width), *fill_notes(evaluation)])
 
 
 def best_two(evaluation: Evaluation) -> list[list[bool]]:
@@ -240,14 +229,6 @@ def table_records(evaluation: Evaluation, table: str) -> Iterator[dict[str, obje
     if table not in makers:
         raise InputError(f"there is no table {table!r}; there are {', '.join(TABLES)}")
     return makers[table](evaluation)
-
-
-def dataframe(evaluation: Evaluation, table: str = "scores") -> pd.DataFrame:
-    """The table named ``table`` (one of ``TABLES``) as a pandas DataFrame. A value that does not count is NaN."""
-    records = list(table_records(evaluation, table))
-    pandas = require("pandas", extra="pandas", purpose="to_dataframe()")
-    frame: pd.DataFrame = pandas.DataFrame.from_records(records)
-    return frame
 
 
 def _proof_names(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> str:

@@ -95,7 +95,12 @@ class Score:
         """The score as plain data."""
         direction = "higher" if self.higher_is_better else "lower"
         settings = dict(self.settings)
-        return {"score": self.name, **score_numbers(self), "better": direction, "settings": settings}
+        return {"score": self.name, **self.numbers(), "better": direction, "settings": settings}
+
+    def numbers(self, *, n: bool = True) -> dict[str, float]:
+        """The numbers of a score, for a record. ``n`` is False for a record that has the number of images elsewhere."""
+        numbers = {"value": self.value, "low": self.low, "high": self.high}
+        return {**numbers, "n": self.n} if n else numbers
 
 
 @dataclass(frozen=True)
@@ -121,12 +126,6 @@ class RunScore:
     def record(self) -> dict[str, object]:
         """The number as plain data."""
         return {**asdict(self), "settings": dict(self.settings)}
-
-
-def score_numbers(score: Score, *, n: bool = True) -> dict[str, float]:
-    """The numbers of a score, for a record. ``n`` is False for a record that has the number of images elsewhere."""
-    numbers = {"value": score.value, "low": score.low, "high": score.high}
-    return {**numbers, "n": score.n} if n else numbers
 
 
 def mean_score(

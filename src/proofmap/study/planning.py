@@ -272,6 +272,34 @@ class Plan:
         known = sum((m.cost for m in left if m.cost is not None), Cost())
         return Expected(known, tuple(m.name for m in left if m.cost is None))
 
+    @classmethod
+    def of(
+        cls,
+        opened: OpenStudy,
+        images: int,
+        labels_per_image: float,
+        blocks: int,
+        waiting: Mapping[str, int],
+    ) -> Plan:
+        """The plan for this number of images and blocks. ``waiting`` has the number of remaining units of each method."""
+        labels = max(1, round(labels_per_image))
+        plans = []
+        per_value = {"none": 0, "float16": 2, "float32": 4}[opened.study.maps]
+        map_bytes, taken = 0, map_sources(opened.methods)
+        for name, method in opened.methods.items():
+            left = waiting.get(name, 0)
+            share = left / blocks if blocks else 0
+            each = unit_cost(
+                method, list(opened.metrics.values()), labels, opened.session, taken=name in taken
+            )
+            cost = None if each is None else each * round(images * share)
+            plans.append(MethodPlan(name, blocks, blocks - left, cost))
+            maps = 1 if method.label_free else labels_per_image
+            map_bytes += round(images * share * maps * opened.classifier.inputs.count * per_value)
+        return cls(
+            images, labels_per_image, blocks, tuple(plans), map_bytes, item=opened.classifier.inputs.singular
+        )
+
 
 @dataclass(frozen=True)
 class Unit:
@@ -326,31 +354,6 @@ def units_left(
                 waiting.append(Unit(method, block, members, missing, maps, not done, together))
                 last = makers[method]
     return waiting
-
-
-def make_plan(
-    opened: OpenStudy,
-    images: int,
-    labels_per_image: float,
-    blocks: int,
-    waiting: Mapping[str, int],
-) -> Plan:
-    """The plan for this number of images and blocks. ``waiting`` has the number of remaining units of each method."""
-    labels = max(1, round(labels_per_image))
-    plans = []
-    per_value = {"none": 0, "float16": 2, "float32": 4}[opened.study.maps]
-    map_bytes, taken = 0, map_sources(opened.methods)
-    for name, method in opened.methods.items():
-        left = waiting.get(name, 0)
-        share = left / blocks if blocks else 0
-        each = unit_cost(method, list(opened.metrics.values()), labels, opened.session, taken=name in taken)
-        cost = None if each is None else each * round(images * share)
-        plans.append(MethodPlan(name, blocks, blocks - left, cost))
-        maps = 1 if method.label_free else labels_per_image
-        map_bytes += round(images * share * maps * opened.classifier.inputs.count * per_value)
-    return Plan(
-        images, labels_per_image, blocks, tuple(plans), map_bytes, item=opened.classifier.inputs.singular
-    )
 
 
 # ---- the number of images in a unit ---------------------------------------------------------------------------

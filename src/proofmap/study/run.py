@@ -35,10 +35,10 @@ from proofmap.results.records import run_scores
 from proofmap.study.executor import Executor, LocalExecutor, Lost
 from proofmap.study.manifest import FILE, Manifest
 from proofmap.study.opened import OpenStudy, dataset_settings, open_study
-from proofmap.study.planning import Plan, Unit, make_plan, measure_speed, units_left
+from proofmap.study.planning import Plan, Unit, measure_speed, units_left
 from proofmap.study.resume import failed_units, register, resolve_manifest
 from proofmap.study.sanity import measure_sanity
-from proofmap.study.store import IMAGES, LOCK, MAPS, SCORES, ImageRow, Store, StoreError, locked, write_maps
+from proofmap.study.store import IMAGES, LOCK, MAPS, SCORES, ImageRow, Store, StoreError
 from proofmap.study.stored_run import Run, images_of
 from proofmap.study.study import Study
 from proofmap.study.survey import Survey
@@ -136,7 +136,7 @@ def run_study(
         run = _Run(
             folder, opened, arguments, executor or LocalExecutor(), watchers, worker_device, on_plan, retry
         )
-        with locked(folder, wait=wait):
+        with Store.locked(folder, wait=wait):
             is_new = not any((folder / name).exists() for name in (FILE, SCORES))
             try:
                 return run.execute(command)
@@ -323,7 +323,7 @@ class _Run:
         """The plan, with the speed of this machine if someone wants to know it."""
         labels = sum(len(image.labels) for image in images) / len(images)
         left = Counter(unit.method for unit in waiting)
-        plan = make_plan(self.opened, len(images), labels, len(self.manifest.blocks), left)
+        plan = Plan.of(self.opened, len(images), labels, len(self.manifest.blocks), left)
         plan = replace(plan, sanity=self.manifest.sanity or {})
         if self.on_plan is None or not waiting or not self.is_local:
             return plan
@@ -373,9 +373,7 @@ class _Run:
         kept = [part for part in result.parts if len(part.maps)]
         names = [unit.subjects[place].name for part in kept for place in part.places]
         dtype = torch.float32 if self.opened.study.maps == "float32" else torch.float16
-        maps = (
-            write_maps(self.folder, torch.cat([part.maps for part in kept]), names, dtype) if kept else None
-        )
+        maps = self.store.write_maps(torch.cat([part.maps for part in kept]), names, dtype) if kept else None
         failures = {unit.subjects[place].name: why for place, why in result.failures.items()}
         self.store.add_unit(
             {
@@ -488,7 +486,7 @@ def preview(study: Study, out: Path, *, device: str | None = None, threads: int 
     labels = sum(len(row.labels) for row in looked_at) / max(1, len(looked_at))
     more = -(-(images - max(manifest.chosen, default=0)) // manifest.images_per_unit)
     waiting = {name: left[name] + more for name in methods}
-    plan = make_plan(opened, images, labels, len(manifest.blocks) + more, waiting)
+    plan = Plan.of(opened, images, labels, len(manifest.blocks) + more, waiting)
     judging = opened.session.judging()
     return replace(
         plan,
@@ -506,7 +504,7 @@ def forget_methods(folder: str | Path, methods: Sequence[str]) -> None:
     """Remove methods and all their results from a run."""
     folder = Path(folder)
     Manifest.read(folder)  # a folder that is no run is refused before a lock is made in it
-    with locked(folder), Store(folder, write=True) as store:
+    with Store.locked(folder), Store(folder, write=True) as store:
         manifest = Manifest.read(folder)
         for method in methods:
             if method not in manifest.methods:

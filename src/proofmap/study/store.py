@@ -77,21 +77,6 @@ def writing(path: Path) -> Iterator[None]:
         ) from None
 
 
-@contextmanager
-def locked(folder: Path, *, wait: bool = False) -> Iterator[None]:
-    """Hold the lock of a run directory. If another process holds it, raise :class:`RunBusy`, or ``wait`` for it.
-
-    The lock is one of SQLite on an empty file: it works on every system, and ends with the process that holds it.
-    """
-    while (lock := _lock(folder)) is None:
-        if not wait:
-            raise RunBusy(
-                f"another process is working on {folder} (its number is in progress.json). Wait for it with --wait, or choose another --out"
-            )
-    with closing(lock):
-        yield
-
-
 def _lock(folder: Path) -> sqlite3.Connection | None:
     """The lock of a run directory, or None if another process held it for half a second."""
     path = folder / LOCK
@@ -204,6 +189,21 @@ class Store:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @staticmethod
+    @contextmanager
+    def locked(folder: Path, *, wait: bool = False) -> Iterator[None]:
+        """Hold the lock of a run directory. If another process holds it, raise :class:`RunBusy`, or ``wait`` for it.
+
+        The lock is one of SQLite on an empty file: it works on every system, and ends with the process that holds it.
+        """
+        while (lock := _lock(folder)) is None:
+            if not wait:
+                raise RunBusy(
+                    f"another process is working on {folder} (its number is in progress.json). Wait for it with --wait, or choose another --out"
+                )
+        with closing(lock):
+            yield
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -343,6 +343,32 @@ class Store:
                 "alone while a run works in it. Put the file back if you have it, and run the same command again"
             )
 
+    def write_maps(self, maps: Tensor, images: Sequence[str], dtype: torch.dtype) -> str:
+        """Store the maps ``(n, L, *positions)`` of these images in one file, atomically. L is 1 for a label-free method.
+
+        In float16, each map is divided by a power of two, which is stored with it, so that neither large nor tiny values are lost. Returns the
+        file's path in the run directory. It is named by a digest of its content, so no file is overwritten by another one.
+        """
+        from safetensors.torch import save
+
+        positions = tuple(range(2, maps.ndim))
+        scale = torch.ones(*maps.shape[:2], *[1] * len(positions))
+        if dtype == torch.float16 and maps.numel():
+            exponent = maps.abs().amax(dim=positions, keepdim=True).float().frexp().exponent
+            scale = torch.exp2(exponent.float() - 15).clamp_min(2.0**-100)
+        content = save(
+            {"maps": (maps / scale).to(dtype).contiguous(), "scale": scale},
+            metadata={"images": json.dumps(list(images))},
+        )
+        name = f"{MAPS}/{digest_of(content)}{_EXACT if dtype == torch.float32 else ''}.safetensors"
+        with writing(self.folder / name):
+            if not (self.folder / MAPS).is_dir():
+                (self.folder / MAPS).mkdir()
+                sync_folder(self.folder)
+            with atomic_write(self.folder / name) as part:
+                part.write_bytes(content)
+        return name
+
 
 def _add(images: dict[str, ImageRow], rows: Iterable[ImageRow]) -> None:
     for row in rows:
@@ -352,33 +378,6 @@ def _add(images: dict[str, ImageRow], rows: Iterable[ImageRow]) -> None:
 
 
 # ---- maps -----------------------------------------------------------------------------------------------------
-
-
-def write_maps(folder: Path, maps: Tensor, images: Sequence[str], dtype: torch.dtype) -> str:
-    """Store the maps ``(n, L, *positions)`` of these images in one file, atomically. L is 1 for a label-free method.
-
-    In float16, each map is divided by a power of two, which is stored with it, so that neither large nor tiny values are lost. Returns the
-    file's path in the run directory. It is named by a digest of its content, so no file is overwritten by another one.
-    """
-    from safetensors.torch import save
-
-    positions = tuple(range(2, maps.ndim))
-    scale = torch.ones(*maps.shape[:2], *[1] * len(positions))
-    if dtype == torch.float16 and maps.numel():
-        exponent = maps.abs().amax(dim=positions, keepdim=True).float().frexp().exponent
-        scale = torch.exp2(exponent.float() - 15).clamp_min(2.0**-100)
-    content = save(
-        {"maps": (maps / scale).to(dtype).contiguous(), "scale": scale},
-        metadata={"images": json.dumps(list(images))},
-    )
-    name = f"{MAPS}/{digest_of(content)}{_EXACT if dtype == torch.float32 else ''}.safetensors"
-    with writing(folder / name):
-        if not (folder / MAPS).is_dir():
-            (folder / MAPS).mkdir()
-            sync_folder(folder)
-        with atomic_write(folder / name) as part:
-            part.write_bytes(content)
-    return name
 
 
 def read_maps(folder: Path, name: str, images: Sequence[str]) -> dict[str, Tensor]:
