@@ -36,7 +36,7 @@ def test_an_engineer_with_an_own_net(net: Path, here: Path, proofmap: Proofmap) 
         (RIGHT.replace("0.3", "76.5").replace("0.25", "63.75"), ("units of 0..255", "mean=(0.3,), std=(0.25,)")),
         (RIGHT.replace("(0.3,)", "(0.3,) * 3").replace("(0.25,)", "(0.25,) * 3"), ("mean and std: they have an entry for each channel",)),
         (RIGHT.replace(str(list(NAMES)), str(list(NAMES[:2]))), ("names has 2 entries", "3 outputs; give one name for each output")),
-        (RIGHT.replace(f"size={SIZE}", "size=1"), ("fails on two images of shape (1, 1, 1)", "Check size")),
+        (RIGHT.replace(f"size={SIZE}", "size=1"), ("fails on two images of shape (1, 1, 1)", "Check the size")),
     ):  # fmt: skip
         write_net(net, arguments)
         proofmap(*XRAYS, "--out", "run").refuses(*words)
