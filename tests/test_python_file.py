@@ -17,6 +17,7 @@ from proofmap.methods import METHODS
 from proofmap.metrics import METRICS, make_metric
 from proofmap.plugins.python_file import from_python_file
 from proofmap.plugins.specs import split_specs
+from tests.command import run
 from tests.toys import conv_classifier, pixels
 
 MINE = """
@@ -203,3 +204,13 @@ def test_names_that_a_file_registers_are_known_wherever_the_file_is_named(
 def test_a_file_alone_is_refused_with_what_it_has(mine: Path) -> None:
     with pytest.raises(pm.InputError, match=r"Write .*mine.py:NAME, .* bright, Brightness, Mean$"):
         pm.make_method(str(mine))
+
+
+def test_list_shows_the_settings_of_a_class_in_a_file(
+    mine: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "list", "methods", f"{mine}:Brightness") == 0
+    assert "power=2 (a number)" in capsys.readouterr().out
+    assert run(monkeypatch, "list", "methods", f"{mine}:bright") == 2
+    assert run(monkeypatch, "list", "methods", str(mine)) == 2
+    assert "bright, Brightness, Mean" in capsys.readouterr().err

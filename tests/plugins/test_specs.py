@@ -262,3 +262,8 @@ def test_specs_inside_one_another_have_a_limit(spec: str) -> None:
     with pytest.raises(InputError, match="at most 16"):
         make_method(table)  # type: ignore[arg-type]
     assert make_method("top-label:" * 10 + "random").label_free
+
+
+def test_a_colon_between_settings_is_refused_with_a_comma() -> None:
+    with pytest.raises(InputError, match="'3:per_label=true'; settings are separated by commas"):
+        make_method("random:seed_offset=3:per_label=true")

@@ -271,7 +271,10 @@ class Setting:
             expected, whole = self.type_text(), _TYPE_TEXT[int]
             if self.least is not None and not isinstance(value, str):
                 expected = expected.replace(whole, f"{whole} of at least {self.least:g}")
-            raise InputError(f"{self.name} must be {expected}, not {value!r}") from None
+            hint = ""
+            if isinstance(value, str) and "=" in value.partition(":")[2]:
+                hint = "; settings are separated by commas"
+            raise InputError(f"{self.name} must be {expected}, not {value!r}{hint}") from None
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             infinite = isinstance(value, float) and math.isinf(value)
             if infinite or not self._holds(value):
