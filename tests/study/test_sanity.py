@@ -25,9 +25,13 @@ SEEN = {
     "known": 30,
     "right": 28,
     "chosen": False,
+    "labels": 10,
+    "truths": 9,
+    "tops": 8,
     "moves": 0.9,
     "fills": [{"fill": "gray", "label": "web", "f": 0.1}],
     "copies": 0,
+    "by_order": "",
 }
 COLOURS = {"blue": (0, 0, 255), "green": (0, 255, 0), "red": (255, 0, 0)}
 
@@ -63,7 +67,7 @@ def seen(folder: Path, study: pm.Study, net: pm.Classifier) -> dict[str, Any]:
 
 def test_a_net_that_knows_its_pictures_is_not_suspicious(tmp_path: Path) -> None:
     found = seen(tmp_path, colour_study(tmp_path), colour_net())
-    counts = {"images": 12, "of": 12, "known": 12, "right": 12}
+    counts = {"images": 12, "of": 12, "known": 12, "right": 12, "truths": 3, "tops": 3}
     assert counts.items() <= found.items()
     assert found["moves"] == pytest.approx(2 / 3, abs=0.01)  # three certain answers, each a third of the time
     assert found["fills"] == [{"fill": "gray", "label": "red", "f": pytest.approx(1 / 3, abs=1e-5)}]
@@ -74,6 +78,15 @@ def test_a_net_that_knows_its_pictures_is_not_suspicious(tmp_path: Path) -> None
             in note
             for note in run.notes()
         )
+
+
+def test_labels_that_were_found_by_their_order_alone_are_named(tmp_path: Path) -> None:
+    """Outputs without names: the folders blue, green and red are taken as outputs 0, 1 and 2, which is wrong here."""
+    found = seen(tmp_path, colour_study(tmp_path), colour_net(names=("0", "1", "2")))
+    assert (
+        "4 of 12 right, with blue, green, red as outputs 0, 1, ... in this order: name the outputs"
+        in (sanity_notes(found)[0])
+    )
 
 
 def test_copies_of_pictures_are_suspicious(tmp_path: Path) -> None:
@@ -115,7 +128,9 @@ def test_what_is_suspicious_depends_on_the_numbers() -> None:
         return " | ".join(sanity_notes({**SEEN, **changes})[1:]).replace("suspicious: ", "")
 
     assert told(right=0, chosen=True) == "" and told(known=4, right=0) == ""
-    assert told(right=3) == "" == told(known=0, right=0)
+    assert told(right=3).startswith("3 of 30 right is no better than guessing one of 10 labels")
+    assert told(tops=1) == "the net gives all 30 images one label, but they have 9 true ones"
+    assert told(tops=1, truths=1) == "" == told(known=0, right=0, truths=0, tops=1)
     assert "'web' with f = .95: that label is proved before anything is shown" in told(
         fills=[{"fill": "gray", "label": "web", "f": 0.95}]
     )

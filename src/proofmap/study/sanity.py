@@ -30,16 +30,25 @@ def sanity_notes(found: Mapping[str, Any]) -> list[str]:
     >>> gray = {"fill": "gray", "label": "web", "f": 0.1}
     >>> numbers = {"images": 30, "of": 90, "noun": "images", "known": 30, "right": 28, "chosen": False}
     >>> numbers |= {
+    ...     "labels": 1000,
+    ...     "truths": 9,
+    ...     "tops": 11,
     ...     "moves": 0.93,
     ...     "fills": [gray],
     ...     "copies": 0,
+    ...     "by_order": "",
     ... }
     >>> print(*sanity_notes(numbers))
     sanity of 30 images: 28 of 30 right; f moves by .93 from one to another (above .01: nothing to do); gray alone is 'web' with f = .10
     """
     images, known, right, moves = (found[name] for name in ("images", "known", "right", "moves"))
-    noun, of, copies = (found[name] for name in ("noun", "of", "copies"))
-    numbers = [f"{right} of {known} right" if known else "true labels are not known"]
+    noun, of, copies, labels = (found[name] for name in ("noun", "of", "copies", "labels"))
+    order = f", with {found['by_order']} as outputs 0, 1, ... in this order: name the outputs to be sure"
+    numbers = [
+        f"{right} of {known} right{order if found['by_order'] else ''}"
+        if known
+        else "true labels are not known"
+    ]
     if images > 1:
         fine = f" (above {_places(HARDLY_MOVES)}: nothing to do)" if moves >= HARDLY_MOVES else ""
         numbers.append(f"f moves by {_places(moves)} from one to another{fine}")
@@ -53,6 +62,14 @@ def sanity_notes(found: Mapping[str, Any]) -> list[str]:
     suspicious = []
     if known >= 5 and not found["chosen"] and right == 0:
         suspicious.append(f"0 of {known} right: {check}")
+    elif known >= 10 and not found["chosen"] and right / known <= 1 / labels:
+        suspicious.append(
+            f"{right} of {known} right is no better than guessing one of {labels} labels: {check}"
+        )
+    if images >= 5 and found["tops"] == 1 and found["truths"] > 1:
+        suspicious.append(
+            f"the net gives all {images} {noun} one label, but they have {found['truths']} true ones"
+        )
     if copies > MANY_COPIES * of:
         suspicious.append(
             f"{copies} of {of} {noun} are copies of others, and intervals count each as one more: "
@@ -79,9 +96,12 @@ def measure_sanity(opened: OpenStudy, images: Sequence[ImageRow], *, chosen: boo
     images, of    the number of images that were checked, and the number of all images
     noun          the word for the inputs, such as "images"
     known, right  the number of checked images whose true label is known, and how many of these have a true label as top label
+    labels        the number of labels in the label set
+    truths, tops  the number of different true labels, and of different top labels
     moves         how much f differs between images: the mean over images x of 1/2 sum_a |f(x, a) - mean_x f(x, a)|; 0 if f never differs
     fills         for each fill (the values that replace hidden positions): the label with the highest mean probability f, and this f
     copies        the number of images, among all, that are equal to an earlier image
+    by_order      the first names of the data's labels, if these were matched to outputs 0, 1, ... by their order alone; otherwise empty
     ============= ===================================================================================================================
     """
     from proofmap.core import streams
@@ -122,10 +142,32 @@ def measure_sanity(opened: OpenStudy, images: Sequence[ImageRow], *, chosen: boo
         "known": len(known),
         "right": sum(a in b for a, b in known),
         "chosen": chosen,
+        "labels": len(classifier.label_set),
+        "truths": len({label for _, b in known for label in b}),
+        "tops": len(set(top)),
         "moves": round(float((f - f.mean(dim=0)).abs().sum(dim=1).mean() / 2), 6) if len(f) else 0.0,
         "fills": [alone(fill) for fill in fills] if len(f) else [],
         "copies": len(images) - len({row.digest for row in images}),
+        "by_order": _by_order(opened.data.label_names, classifier.names),
     }
+
+
+def _by_order(labels: Sequence[str], outputs: Sequence[str]) -> str:
+    """The first names in ``labels``, if they match ``outputs`` only by their order because the outputs are unnamed; otherwise empty.
+
+    >>> _by_order(["leaves", "stays"], ["0", "1"]), _by_order(["0", "1"], ["0", "1"])
+    ('leaves, stays', '')
+    """
+    from proofmap.data.dataset import match_labels
+
+    numbers = [str(k) for k in range(len(outputs))]
+    if (
+        list(outputs) != numbers
+        or match_labels(labels, outputs) != tuple(range(len(labels)))
+        or {*labels} & {*numbers}
+    ):
+        return ""
+    return ", ".join(labels[:3]) + (", ..." if len(labels) > 3 else "")
 
 
 def _places(value: float) -> str:
