@@ -97,7 +97,8 @@ class AuditResult(Tables):
         """The verdict in one line, such as ``audit passed (the mean counts)``."""
         failed = sum(not line.passes for line in self.held)
         missed = [f"{failed} of {counted(len(self.held), 'bar')} missed"] if failed else []
-        noise = [f"{name} passes, which knows nothing of the net" for name in self.too_good]
+        verb = "passes, which knows" if len(self.too_good) == 1 else "pass, which know"
+        noise = [f"{' and '.join(self.too_good)} {verb} nothing of the net"] if self.too_good else []
         verdict = "passed" if self.passes else f"failed: {', and '.join([*missed, *noise])}"
         rule = "the mean counts" if self.use == "mean" else "the whole 95 % interval counts"
         return [f"audit {verdict} ({rule})"]
@@ -219,8 +220,9 @@ def audit(
 def _control_notes(result: AuditResult) -> list[str]:
     """A note on whether controls reach the bars."""
     if too_good := result.too_good:
+        reach = "the controls {} reach" if len(too_good) > 1 else "the control {} reaches"
         return [
-            f"the control {' and '.join(too_good)} reaches every bar: maps that know nothing of the net pass, so these bars prove nothing. Ask for "
+            f"{reach.format(' and '.join(too_good))} every bar: maps that know nothing of the net pass, so these bars prove nothing. Ask for "
             "completeness and best effort as well as soundness, raise the bars, and check the net's mean, std and weights"
         ]
     if result.controls:
