@@ -66,12 +66,15 @@ def test_the_help_of_an_option_names_every_choice() -> None:
         assert all(name in help_of(command, "--thresholds") for name in THRESHOLDS)
 
 
-def test_the_help_of_evaluate_fits_on_two_screens(
+def test_the_help_of_evaluate_fits_on_two_screens_and_all_options_are_shown_on_request(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("COLUMNS", "80")
     assert run(monkeypatch, "evaluate", "--help") == 0
-    assert len(capsys.readouterr().out.splitlines()) <= 100
+    short = capsys.readouterr().out
+    assert len(short.splitlines()) <= 100 and "--help-all" in short and "--images-per-unit" not in short
+    assert run(monkeypatch, "evaluate", "--help-all") == 0
+    assert "Rarely used options" in (every := capsys.readouterr().out) and "--images-per-unit" in every
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -58,6 +59,21 @@ SCORE_FORMATS: dict[str, Callable[[pm.Evaluation], str]] = {
 }
 
 
+def _rare(option: Any) -> Any:
+    """This option as a rarely used one, which only ``--help-all`` shows."""
+    rare = copy(option)
+    rare.hidden, rare.rich_help_panel = True, "Rarely used options"
+    return rare
+
+
+def _print_all_help(context: typer.Context, asked: bool) -> None:
+    if asked:
+        for parameter in context.command.params:
+            parameter.hidden = False  # type: ignore[attr-defined]
+        print_result(context.get_help())
+        raise typer.Exit
+
+
 def evaluate(
     study: Annotated[
         Path | None, typer.Argument(help="A study file (TOML). Options override its settings.")
@@ -101,20 +117,22 @@ def evaluate(
         int | None, typer.Option(min=1, help="Number of images, chosen at random.", show_default="all")
     ] = None,
     correct: Annotated[
-        bool | None, typer.Option("--correct", help="Only images that the net classifies correctly.")
+        bool | None, _rare(typer.Option("--correct", help="Only images that the net classifies correctly."))
     ] = None,
     min_second_probability: Annotated[
         float | None,
-        typer.Option(
-            min=0,
-            max=1,
-            metavar="<float>",
-            help="Only images whose second label has at least this probability.",
+        _rare(
+            typer.Option(
+                min=0,
+                max=1,
+                metavar="<float>",
+                help="Only images whose second label has at least this probability.",
+            )
         ),
     ] = None,
-    label_set: Annotated[str | None, options.LABEL_SET] = None,
+    label_set: Annotated[str | None, _rare(options.LABEL_SET)] = None,
     thresholds: Annotated[str | None, options.THRESHOLDS] = None,
-    curve: Annotated[str | None, options.CURVE] = None,
+    curve: Annotated[str | None, _rare(options.CURVE)] = None,
     maps: Annotated[
         list[str] | None,
         typer.Option(
@@ -122,11 +140,10 @@ def evaluate(
         ),
     ] = None,
     store_maps: Annotated[
-        str | None,
-        options.choice_option(get_args(KeptMaps), "How maps are stored (keep is float16)"),
+        str | None, _rare(options.choice_option(get_args(KeptMaps), "How maps are stored (keep is float16)"))
     ] = None,
     images_per_unit: Annotated[
-        int | None, typer.Option(min=1, help="Number of images in one unit of work.")
+        int | None, _rare(typer.Option(min=1, help="Number of images in one unit of work."))
     ] = None,
     seed: Annotated[int | None, options.SEED] = None,
     out: Annotated[
@@ -143,38 +160,51 @@ def evaluate(
     executor: Annotated[
         str, options.choice_option(("local", "ray"), "What runs the units (ray needs the extra ray)")
     ] = "local",
-    address: Annotated[str | None, typer.Option(help="Address of a running Ray cluster.")] = None,
+    address: Annotated[str | None, _rare(typer.Option(help="Address of a running Ray cluster."))] = None,
     workers: Annotated[
         int | None, typer.Option(min=1, help="Number of Ray workers.", show_default="as many as fit")
     ] = None,
-    gpus: Annotated[float, typer.Option(min=0, help="GPUs for each Ray worker; 0.5 shares one.")] = 0,
+    gpus: Annotated[float, _rare(typer.Option(min=0, help="GPUs for each Ray worker; 0.5 shares one."))] = 0,
     threads: Annotated[
-        int | None, typer.Option(min=1, max=1024, metavar="<int>", help="Threads of each worker on a CPU.")
+        int | None,
+        _rare(typer.Option(min=1, max=1024, metavar="<int>", help="Threads of each worker on a CPU.")),
     ] = None,
-    batch_size: Annotated[int | None, options.BATCH_SIZE] = None,
+    batch_size: Annotated[int | None, _rare(options.BATCH_SIZE)] = None,
     device: Annotated[str | None, options.DEVICE] = None,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Wait for another process that uses the run directory.")
+        bool, _rare(typer.Option("--wait", help="Wait for another process that uses the run directory."))
     ] = False,
     retry: Annotated[bool, typer.Option("--retry", help="Repeat what failed before.")] = False,
     forget: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="METHOD",
-            help="First remove this method and its results from the run, so that they are computed again. May be repeated.",
+        _rare(
+            typer.Option(
+                metavar="METHOD",
+                help="First remove this method and its results from the run, so that they are computed again. May be repeated.",
+            )
         ),
     ] = None,
     track: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Log settings and scores to mlflow, wandb, tensorboard at the end. May be repeated."
+        _rare(
+            typer.Option(
+                help="Log settings and scores to mlflow, wandb, tensorboard at the end. May be repeated."
+            )
         ),
     ] = None,
     format: Annotated[
         str, options.choice_option(tuple(SCORE_FORMATS), "Format of the scores on stdout")
     ] = "table",
-    no_pictures: Annotated[bool, typer.Option("--no-pictures", help="Write no sheets and charts.")] = False,
+    no_pictures: Annotated[
+        bool, _rare(typer.Option("--no-pictures", help="Write no sheets and charts."))
+    ] = False,
     quiet: Annotated[bool, options.QUIET] = False,
+    help_all: Annotated[
+        bool,
+        typer.Option(
+            "--help-all", is_eager=True, callback=_print_all_help, help="Also show rarely used options."
+        ),
+    ] = False,
 ) -> None:
     given: dict[str, Any] = locals() | {
         "data": options.with_columns(data, target, text_column),
