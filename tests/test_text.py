@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 import proofmap as pm
 from proofmap.core.errors import InputError, ModelError
-from proofmap.core.inputs import Text, inputs_of
-from proofmap.core.inputs.text import SPLITS
+from proofmap.core.inputs import Text, TextInputs, inputs_of
 from proofmap.fills import make_fill
 from proofmap.metrics.playing import curves
 from tests.sessions import bound
@@ -54,10 +53,11 @@ def net(length: int = 24, **settings: Any) -> pm.Classifier:
 
 
 @given(st.text().filter(lambda text: text.strip()))
-@pytest.mark.parametrize("split", SPLITS.values())
-def test_positions_make_up_the_text(split: Callable[[str], list[str]], text: str) -> None:
-    assert "".join(split(text)) == text
-    assert all(split(text))
+@pytest.mark.parametrize("units", ["words", "sentences"])
+def test_positions_make_up_the_text(units: str, text: str) -> None:
+    found = TextInputs.in_units(text, units)
+    assert "".join(found) == text
+    assert all(found)
 
 
 @given(st.lists(st.text(alphabet=st.characters(exclude_characters="\0", exclude_categories=["Cs"]))))

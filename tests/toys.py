@@ -9,9 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
-from proofmap.core.inputs import Text, Tokens
-from proofmap.core.inputs.text import SPLITS
-from proofmap.core.inputs.tokens import Piece
+from proofmap.core.inputs import Text, TextInputs, Tokens
 from proofmap.testing.plugins import (
     PICTURES,
     ROWS,
@@ -164,9 +162,9 @@ class ToyReader:
         found = [word[k : k + 3] for k in range(0, len(word), 3)]
         return [UNKNOWN if "?" in piece else 2 + sum(map(ord, piece)) % 62 for piece in found]
 
-    def pieces(self, text: str, units: str, slots: int) -> list[Piece]:
-        found: list[Piece] = []
-        for word in SPLITS[units](text):
+    def pieces(self, text: str, units: str, slots: int) -> list[tuple[str, tuple[int, ...]]]:
+        found: list[tuple[str, tuple[int, ...]]] = []
+        for word in TextInputs.in_units(text, units):
             numbers = self.numbers(word)
             for k in range(0, len(numbers), slots):
                 last = k + slots >= len(numbers)

@@ -33,8 +33,7 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.classifier.token_nets import TokenNet
-from proofmap.core.inputs import Text, Tokens
-from proofmap.core.inputs.text import SPLITS
+from proofmap.core.inputs import Text, TextInputs, Tokens
 
 LONGEST = 200
 """Words of a review that the net reads."""
@@ -134,7 +133,7 @@ class ReviewReader:
 
     def pieces(self, text: str, units: str, slots: int) -> list[tuple[str, tuple[int, ...]]]:
         found: list[tuple[str, tuple[int, ...]]] = []
-        for word in SPLITS[units](text):
+        for word in TextInputs.in_units(text, units):
             own = [self.vocabulary.get(w, self.unknown) for w in re.findall(r"[a-z0-9'-]+", word.lower())]
             if not own and found:  # nothing that the net reads: part of the word before
                 found[-1] = (found[-1][0] + word, found[-1][1])

@@ -213,7 +213,7 @@ def test_a_tokenizer_without_offsets_is_refused() -> None:
     from proofmap.classifier.token_nets import TokenReader
 
     with pytest.raises(ModelError, match="the tokenizer of x gives no offsets"):
-        TokenReader(object(), torch.zeros(2, 2), None, 2, "x")
+        TokenReader("x", object(), object())
 
 
 def test_minilm_compares_sentences() -> None:

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from proofmap.classifier.token_nets import sequence_classifier
+from proofmap.classifier.token_nets import TokenReader
 from proofmap.classifier.view import copy_net, place_of
 from proofmap.core.errors import InputError, ModelError
 from proofmap.core.inputs import Tokens
@@ -20,25 +20,26 @@ from proofmap.core.inputs.pictures import Interpolation
 from proofmap.core.text import distinct
 
 
-def stated_by(net: Any, transforms: Any, processor: Any) -> tuple[Any, dict[str, Any]]:
+def stated_by(net: Any, transforms: Any, processor: Any, title: str = "") -> tuple[Any, dict[str, Any]]:
     """The net as a module from inputs to logits, and the arguments of a classifier that ``transforms``, a ``processor`` of Hugging Face or the net
-    itself state.
+    itself state. Messages call the net ``title``, by default its class.
     """
+    title = title or type(net).__name__
     homes = {kind.__module__.partition(".")[0] for kind in type(net).__mro__}
     if transforms is not None and processor is not None:
         raise InputError("give transforms= or processor=, not both")
     if "transformers" in homes:
-        return _of_transformer(net, transforms, processor)
+        return _of_transformer(net, title, transforms, processor)
     if processor is not None:
         raise InputError(
-            f"processor= is for models of Hugging Face; for a {type(net).__name__} write transforms=, or size=, mean= and std="
+            f"processor= is for models of Hugging Face; for a {title} write transforms=, or size=, mean= and std="
         )
     if transforms is not None:
-        return net, of_transforms(transforms)
-    return net, of_timm(net, type(net).__name__) if "timm" in homes else {}
+        return net, _of_transforms(transforms)
+    return net, _of_timm(net, title) if "timm" in homes else {}
 
 
-def of_timm(net: Any, title: str) -> dict[str, Any]:
+def _of_timm(net: Any, title: str) -> dict[str, Any]:
     """The arguments of a classifier for a net of timm."""
     data = import_module("timm.data")
     config = data.resolve_model_data_config(net)
@@ -56,7 +57,7 @@ def of_timm(net: Any, title: str) -> dict[str, Any]:
     }
 
 
-def of_transforms(transforms: Any) -> dict[str, Any]:
+def _of_transforms(transforms: Any) -> dict[str, Any]:
     """The arguments of a classifier that are stated by torchvision's ``weights.transforms()``."""
     if not all(
         hasattr(transforms, name) for name in ("crop_size", "resize_size", "mean", "std", "interpolation")
@@ -92,13 +93,13 @@ def squashing(title: str, side: int, resize: int) -> dict[str, Any]:
 # ---- Hugging Face ------------------------------------------------------------------------------------------
 
 
-def _of_transformer(model: Any, transforms: Any, processor: Any) -> tuple[Any, dict[str, Any]]:
-    who = type(model).__name__
+def _of_transformer(model: Any, who: str, transforms: Any, processor: Any) -> tuple[Any, dict[str, Any]]:
     if hasattr(processor, "convert_tokens_to_ids"):
         device = place_of(model)[0]
         # a copy, as the embeddings of special tokens and of texts are read once
         model = copy_net(model).float().eval().requires_grad_(False).cpu()
-        net, reader, found = sequence_classifier(who, model, processor)
+        reader = TokenReader(who, model, processor)
+        net, found = reader.sequence_net(model)
         inputs = Tokens(width=reader.table.shape[1], length=min(256, reader.most), slots=4, reader=reader)
         return net, {**found, "inputs": inputs, "device": device, "name": who}
     if getattr(model, "main_input_name", "") != "pixel_values":
@@ -107,7 +108,7 @@ def _of_transformer(model: Any, transforms: Any, processor: Any) -> tuple[Any, d
         )
     config, reverse, found = model.config, False, {}
     if transforms is not None:
-        found = of_transforms(transforms)
+        found = _of_transforms(transforms)
     elif processor is not None:
         found, reverse = of_processor(processor, who)
     names = [str(config.id2label[k]) for k in range(config.num_labels)]

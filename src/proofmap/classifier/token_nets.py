@@ -10,7 +10,7 @@ token attends to it.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -20,8 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.core.errors import InputError, ModelError
-from proofmap.core.inputs.text import SPLITS
-from proofmap.core.inputs.tokens import Piece, Tokens
+from proofmap.core.inputs import TextInputs, Tokens
 from proofmap.core.text import distinct
 
 if TYPE_CHECKING:
@@ -32,8 +31,11 @@ _AJAR = 1e-3
 _NEAR = 1e-3
 """Gates are used only if they change no logit by more than this, relative to the largest logit."""
 
+_Piece = tuple[str, tuple[int, ...]]
+"""A position: its part of the text, and its tokens."""
 _USUAL_WINDOW = 512
 """Maximum number of tokens for a net that does not state its own."""
+_CLOSE = 1e-3
 
 
 class TokenNet(nn.Module):
@@ -258,26 +260,45 @@ class PerLabelNet(TokenNet):
 
 
 class TokenReader:
-    """A fast tokenizer of transformers and the embedding table ``(V, d)`` of a net."""
+    """A fast tokenizer of transformers and the embedding table ``(V, d)`` of a net that messages call ``title``. ``before`` and ``after`` are the
+    embeddings of the special tokens around a text, ``most`` is the largest number of its own tokens."""
 
-    def __init__(self, tokenizer: Any, table: Tensor, window: int | None, special: int, title: str) -> None:
+    def __init__(self, title: str, model: Any, tokenizer: Any) -> None:
         if not getattr(tokenizer, "is_fast", False):
             raise ModelError(
                 f"the tokenizer of {title} gives no offsets, so its tokens cannot be matched with words; save it as a fast tokenizer "
                 "(tokenizer.json), or explain the model as a function of strings: pm.Classifier(function, inputs=Text())"
             )
-        self.tokenizer, self.table = tokenizer, table.detach().cpu().float()
-        self.most = min(window or _USUAL_WINDOW, 1_000_000) - special
+        self.title, self.tokenizer = title, tokenizer
+        self.table: Tensor = model.get_input_embeddings().weight.detach().cpu().float()
+        self.window = _window(model, tokenizer)
+        first, last = self.special()
+        self.before, self.after = self.table[first], self.table[last]
+        self.most = self.window - len(first) - len(last)
 
-    def pieces(self, text: str, units: str, slots: int) -> list[Piece]:
+    def special(self, texts: int = 1) -> list[list[int]]:
+        """The special tokens that the tokenizer adds before ``texts`` texts, between them, and after them."""
+        marker, found = self.tokenizer("a", add_special_tokens=False)["input_ids"], []
+        rest = self.tokenizer(*["a"] * texts)["input_ids"]
+        for _ in range(texts):
+            at = next((k for k in range(len(rest)) if rest[k : k + len(marker)] == marker), None)
+            if at is None:
+                raise ModelError(
+                    "tokenizers that split a text differently next to special tokens are not supported"
+                )
+            found.append(rest[:at])
+            rest = rest[at + len(marker) :]
+        return [*found, rest]
+
+    def pieces(self, text: str, units: str, slots: int) -> list[_Piece]:
         found = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
         lasts = [last for _, last in found["offset_mapping"]]
         tokens = list(zip(found["input_ids"], lasts, strict=True))
         if units == "tokens":
             return _by_tokens(text, tokens, slots)
-        pieces: list[Piece] = []
+        pieces: list[_Piece] = []
         start = k = 0
-        for end in accumulate(map(len, SPLITS[units](text))):
+        for end in accumulate(map(len, TextInputs.in_units(text, units))):
             own = []
             while k < len(tokens) and tokens[k][1] <= end:
                 own.append(tokens[k])
@@ -302,64 +323,37 @@ class TokenReader:
         found = getattr(self.tokenizer, {"mask": "mask_token_id", "unknown": "unk_token_id"}[which])
         return None if found is None else int(found)
 
-
-def _in_slots(text: str, start: int, end: int, tokens: list[tuple[int, int]], slots: int) -> list[Piece]:
-    """The part of a text from ``start`` to ``end``, such as a word, as one position, or as several if it has more than ``slots`` tokens."""
-    pieces = []
-    for k in range(0, len(tokens), slots):
-        own = tokens[k : k + slots]
-        last = end if k + slots >= len(tokens) else own[-1][1]
-        pieces.append((text[start:last], tuple(number for number, _ in own)))
-        start = last
-    return pieces
-
-
-def _by_tokens(text: str, tokens: list[tuple[int, int]], slots: int) -> list[Piece]:
-    """The positions of a text with one token each. Tokens that share a character, such as the bytes of an emoji, form one position."""
-    pieces: list[Piece] = []
-    start = 0
-    for number, last in tokens:
-        if last <= start and pieces and len(pieces[-1][1]) < slots:
-            pieces[-1] = (pieces[-1][0], (*pieces[-1][1], number))
-            continue
-        pieces.append((text[start:last], (number,)))
-        start = max(start, last)
-    if pieces and start < len(text):
-        pieces[-1] = (pieces[-1][0] + text[start:], pieces[-1][1])
-    return pieces
-
-
-# ---- transformers with their tokenizers -------------------------------------------------------------------------
-
-_CLOSE = 1e-3
-
-
-def special_tokens(tokenizer: Any, texts: int = 1) -> list[list[int]]:
-    """The special tokens that a tokenizer adds before ``texts`` texts, between them, and after them."""
-    marker, found = tokenizer("a", add_special_tokens=False)["input_ids"], []
-    rest = tokenizer(*["a"] * texts)["input_ids"]
-    for _ in range(texts):
-        at = next((k for k in range(len(rest)) if rest[k : k + len(marker)] == marker), None)
-        if at is None:
+    def sequence_net(self, model: Any) -> tuple[TokenNet, dict[str, Any]]:
+        """A net of a transformer for sequence classification, and the names and the kind of its outputs."""
+        config = model.config
+        if config.num_labels < 2:
             raise ModelError(
-                "tokenizers that split a text differently next to special tokens are not supported"
+                f"{self.title} has one output: it predicts a number, and Proofmap explains labels"
             )
-        found.append(rest[:at])
-        rest = rest[at + len(marker) :]
-    return [*found, rest]
+        net = _SequenceNet(model, self.before, self.after)
+        self.check(net, lambda **given: model(**given).logits)
+        several = getattr(config, "problem_type", None) == "multi_label_classification"
+        names = tuple(str(config.id2label[k]) for k in range(config.num_labels))
+        return net, {"names": distinct(names), "outputs": "sigmoid" if several else "logits"}
 
-
-def sequence_classifier(who: str, model: Any, tokenizer: Any) -> tuple[TokenNet, TokenReader, dict[str, Any]]:
-    """A net of a transformer for sequence classification, its reader, and the names and the kind of its outputs. Messages call it ``who``."""
-    config = model.config
-    if config.num_labels < 2:
-        raise ModelError(f"{who} has one output: it predicts a number, and Proofmap explains labels")
-    reader, before, after = reader_and_ends(who, model, tokenizer)
-    net = _SequenceNet(model, before, after)
-    check_embeddings(who, net, reader, tokenizer, lambda **given: model(**given).logits)
-    several = getattr(config, "problem_type", None) == "multi_label_classification"
-    names = tuple(str(config.id2label[k]) for k in range(config.num_labels))
-    return net, reader, {"names": distinct(names), "outputs": "sigmoid" if several else "logits"}
+    @torch.no_grad()
+    def check(self, net: TokenNet, logits: Callable[..., Tensor]) -> None:
+        """Raise if a net's outputs for embeddings differ from the ``logits`` for tokens, or if a text's outputs change in a batch with a longer
+        text."""
+        inputs = Tokens(width=self.table.shape[1], length=8, slots=4, reader=self)
+        texts = ["a b c d", "a"]
+        x = torch.stack([inputs.prepare(text) for text in texts])
+        found = net(x)
+        net.try_gates(x, [inputs.removed(x), inputs.closed(x)])
+        for text, own in zip(texts, found, strict=True):
+            tokens = self.tokenizer(text, return_tensors="pt")
+            given = {"input_ids": tokens["input_ids"], "attention_mask": tokens["attention_mask"]}
+            moved = float((logits(**given)[0] - own).abs().max() / (1 + own.abs().max()))
+            if not moved <= _CLOSE:
+                raise ModelError(
+                    f"{self.title} gives other outputs for embeddings than for tokens, or for a text next to a longer one (by {moved:.2g}), so it "
+                    "cannot be explained at its embedding; explain it as a function of strings: pm.Classifier(function, inputs=Text())"
+                )
 
 
 class _SequenceNet(TokenNet):
@@ -370,45 +364,37 @@ class _SequenceNet(TokenNet):
         return found
 
 
-def embedding_table(model: Any) -> Tensor:
-    found: Tensor = model.get_input_embeddings().weight.detach()
-    return found
-
-
-def token_reader(who: str, model: Any, tokenizer: Any, special: int) -> TokenReader:
-    return TokenReader(tokenizer, embedding_table(model), _window(model, tokenizer), special, who)
-
-
-def reader_and_ends(who: str, model: Any, tokenizer: Any) -> tuple[TokenReader, Tensor, Tensor]:
-    """The reader, and the embeddings of the special tokens before and after a text."""
-    table, (first, last) = embedding_table(model), special_tokens(tokenizer)
-    return token_reader(who, model, tokenizer, len(first) + len(last)), table[first], table[last]
-
-
-def _window(model: Any, tokenizer: Any) -> int | None:
+def _window(model: Any, tokenizer: Any) -> int:
     """The largest number of tokens that the net and the tokenizer allow."""
     known = [getattr(model.config, name, None) for name in ("max_position_embeddings", "n_positions")]
     known.append(getattr(tokenizer, "model_max_length", None))
     sizes = [int(size) for size in known if size and 0 < size < 10**6]
     if sizes and getattr(model.config, "model_type", "") in ("roberta", "xlm-roberta", "camembert"):
         sizes.append(sizes[0] - 2)  # their positions begin after the padding
-    return min(sizes, default=None)
+    return min(sizes, default=_USUAL_WINDOW)
 
 
-@torch.no_grad()
-def check_embeddings(who: str, net: TokenNet, reader: TokenReader, tokenizer: Any, logits: Any) -> None:
-    """Raise if a net's outputs for embeddings differ from those for tokens, or if a text's outputs change in a batch with a longer text."""
-    inputs = Tokens(width=reader.table.shape[1], length=8, slots=4, reader=reader)
-    texts = ["a b c d", "a"]
-    x = torch.stack([inputs.prepare(text) for text in texts])
-    found = net(x)
-    net.try_gates(x, [inputs.removed(x), inputs.closed(x)])
-    for text, own in zip(texts, found, strict=True):
-        tokens = tokenizer(text, return_tensors="pt")
-        given = {"input_ids": tokens["input_ids"], "attention_mask": tokens["attention_mask"]}
-        moved = float((logits(**given)[0] - own).abs().max() / (1 + own.abs().max()))
-        if not moved <= _CLOSE:
-            raise ModelError(
-                f"{who} gives other outputs for embeddings than for tokens, or for a text next to a longer one (by {moved:.2g}), so it "
-                "cannot be explained at its embedding; explain it as a function of strings: pm.Classifier(function, inputs=Text())"
-            )
+def _in_slots(text: str, start: int, end: int, tokens: list[tuple[int, int]], slots: int) -> list[_Piece]:
+    """The part of a text from ``start`` to ``end``, such as a word, as one position, or as several if it has more than ``slots`` tokens."""
+    pieces = []
+    for k in range(0, len(tokens), slots):
+        own = tokens[k : k + slots]
+        last = end if k + slots >= len(tokens) else own[-1][1]
+        pieces.append((text[start:last], tuple(number for number, _ in own)))
+        start = last
+    return pieces
+
+
+def _by_tokens(text: str, tokens: list[tuple[int, int]], slots: int) -> list[_Piece]:
+    """The positions of a text with one token each. Tokens that share a character, such as the bytes of an emoji, form one position."""
+    pieces: list[_Piece] = []
+    start = 0
+    for number, last in tokens:
+        if last <= start and pieces and len(pieces[-1][1]) < slots:
+            pieces[-1] = (pieces[-1][0], (*pieces[-1][1], number))
+            continue
+        pieces.append((text[start:last], (number,)))
+        start = max(start, last)
+    if pieces and start < len(text):
+        pieces[-1] = (pieces[-1][0] + text[start:], pieces[-1][1])
+    return pieces

@@ -11,7 +11,6 @@ from proofmap.core.errors import InputError, require
 from proofmap.core.files import digest_of, distinct_names, parse_json, suggest_path
 from proofmap.core.inputs import Text
 from proofmap.core.inputs.frames import PARQUET
-from proofmap.core.inputs.text import checked_text
 from proofmap.data.dataset import Dataset, numbered, reader
 from proofmap.data.tables import check_columns, table_rows, text_of
 
@@ -52,7 +51,7 @@ class TextData(Dataset):
             self.label_names, self.labels = numbered(known)
 
     def read(self, i: int) -> str:
-        return checked_text(self.texts[i], f"{self.names[i]} of {self.title}")
+        return Text.checked(self.texts[i], f"{self.names[i]} of {self.title}")
 
     def digest(self, i: int) -> str:
         return digest_of(self.texts[i])

@@ -28,7 +28,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from proofmap.classifier.stated import LogitsOf, of_processor, of_timm, of_transforms
+from proofmap.classifier.stated import of_processor, stated_by
 from proofmap.core.errors import MissingExtra, ModelError, ProofmapError, require
 from proofmap.core.files import suggest_path
 from proofmap.core.text import did_you_mean, distinct
@@ -37,11 +37,11 @@ from proofmap.models.weights import load_into, load_state
 from proofmap.plugins.failures import reason_of
 
 _TIMEOUT = 5.0  # of a request, in seconds
-HubNet = tuple[nn.Module, dict[str, Any]]
-"""A net, and the other arguments to make a Classifier from it."""
+_HubNet = tuple[nn.Module, dict[str, Any]]
+"""A net, and the other arguments to make a Classifier from it, beside what the net, its transforms or its processor state."""
 
 
-def load_from_hub(spec: ModelSpec) -> HubNet:
+def _load(spec: ModelSpec) -> tuple[nn.Module, dict[str, Any]]:
     """The net of a spec with the scheme ``torchvision``, ``timm``, ``hf`` or ``clip``, with the spec's weights if it names any.
 
     Raises:
@@ -51,7 +51,9 @@ def load_from_hub(spec: ModelSpec) -> HubNet:
     download = spec.pretrained and spec.weights is None
     try:
         with _plain_tensors_only():
-            net, arguments = _HUBS[spec.scheme](spec, download)
+            net, given = _HUBS[spec.scheme](spec, download)
+            title, where = f"{spec.scheme}:{spec.name}", ("transforms", "processor")
+            net, stated = stated_by(net, *(given.pop(key, None) for key in where), title)
     except ProofmapError:
         raise
     except ImportError as error:  # transformers imports its parts, and torchvision, only when they are used
@@ -70,13 +72,13 @@ def load_from_hub(spec: ModelSpec) -> HubNet:
     if spec.weights is not None:
         inner = net.get_submodule("model") if spec.scheme == "hf" else net
         load_into(inner, load_state(spec.weights), source=str(spec.weights))
-    return net, arguments
+    return net, {**stated, **given}
 
 
 # ---- torchvision -------------------------------------------------------------------------------------------
 
 
-def _torchvision(spec: ModelSpec, pretrained: bool) -> HubNet:
+def _torchvision(spec: ModelSpec, pretrained: bool) -> _HubNet:
     """A net of torchvision. The name ``resnet50`` loads the newest weights, ``resnet50.IMAGENET1K_V1`` the weights of this name."""
     name = spec.name
     models = require("torchvision.models", extra="torchvision", purpose=f"the model torchvision:{name}")
@@ -90,17 +92,16 @@ def _torchvision(spec: ModelSpec, pretrained: bool) -> HubNet:
     if tag and tag.upper() not in published.__members__:
         raise ModelError(f"{architecture} has no weights {tag!r}; it has {', '.join(published.__members__)}")
     weights = published[tag.upper() or "DEFAULT"]
-    arguments = {**of_transforms(weights.transforms()), "names": distinct(weights.meta["categories"])}
     with warnings.catch_warnings():  # googlenet and inception warn about their initialisation
         warnings.simplefilter("ignore", FutureWarning)
         net = models.get_model(architecture, weights=weights if pretrained else None)
-    return net, arguments
+    return net, {"transforms": weights.transforms(), "names": distinct(weights.meta["categories"])}
 
 
 # ---- timm --------------------------------------------------------------------------------------------------
 
 
-def _timm(spec: ModelSpec, pretrained: bool) -> HubNet:
+def _timm(spec: ModelSpec, pretrained: bool) -> _HubNet:
     """A net of timm, by any name that timm knows, with or without a tag: ``resnet50``, ``resnet50.a1_in1k``."""
     name = spec.name
     timm = require("timm", extra="timm", purpose=f"the model timm:{name}")
@@ -108,14 +109,13 @@ def _timm(spec: ModelSpec, pretrained: bool) -> HubNet:
         raise ModelError(f"timm has no model {name!r}.{did_you_mean(name, timm.list_models(), most=5)}")
     if pretrained and (repository := getattr(timm.models.get_pretrained_cfg(name), "hf_hub_id", None)):
         _ask_hugging_face(repository, ["model.safetensors", "pytorch_model.bin"], extra="timm")
-    net = timm.create_model(name, pretrained=pretrained)
-    return net, of_timm(net, f"timm:{name}")
+    return timm.create_model(name, pretrained=pretrained), {}  # the net states all
 
 
 # ---- Hugging Face ------------------------------------------------------------------------------------------
 
 
-def _hf(spec: ModelSpec, pretrained: bool) -> HubNet:
+def _hf(spec: ModelSpec, pretrained: bool) -> _HubNet:
     """The net of a repository ``org/name`` of Hugging Face, or of a folder in the layout of such a repository."""
     name = spec.name
     transformers = require("transformers", extra="hf", purpose=f"the model hf:{name}")
@@ -125,10 +125,7 @@ def _hf(spec: ModelSpec, pretrained: bool) -> HubNet:
     else:
         config = transformers.AutoConfig.from_pretrained(name, **where)
         model = transformers.AutoModelForImageClassification.from_config(config)
-    arguments, reverse_channels = _image_processor(transformers, spec, where)
-    labels = model.config.id2label
-    arguments["names"] = distinct([str(labels[index]) for index in range(model.config.num_labels)])
-    return LogitsOf(model, reverse_channels), arguments
+    return model, {"processor": _image_processor(transformers, spec, where)}
 
 
 class _ZeroShot(nn.Module):
@@ -159,7 +156,7 @@ def _features_of(output: Any) -> Tensor:
     return features
 
 
-def _clip(spec: ModelSpec, pretrained: bool) -> HubNet:
+def _clip(spec: ModelSpec, pretrained: bool) -> _HubNet:
     """A zero-shot net for the labels that the spec names, from a repository or folder of Hugging Face with the two encoders of CLIP."""
     names, template = spec.labels(), spec.template("a photo of a {}.")
     transformers = require("transformers", extra="hf", purpose=f"the model clip:{spec.name}")
@@ -179,7 +176,9 @@ def _clip(spec: ModelSpec, pretrained: bool) -> HubNet:
         sentences = F.normalize(_features_of(model.get_text_features(**tokens)), dim=-1)
     if hasattr(model, "text_model"):
         model.text_model = nn.Identity()  # half of the weights, no longer needed
-    arguments, reverse_channels = _image_processor(transformers, spec, where)
+    arguments, reverse_channels = of_processor(
+        _image_processor(transformers, spec, where), f"clip:{spec.name}"
+    )
     if reverse_channels:
         raise ModelError(f"clip:{spec.name} needs colours in reverse order, which is not supported")
     scale = model.logit_scale.detach().exp()
@@ -188,18 +187,15 @@ def _clip(spec: ModelSpec, pretrained: bool) -> HubNet:
     return net, {**arguments, "names": names, "outputs": "logits" if bias is None else "sigmoid"}
 
 
-def _image_processor(
-    transformers: Any, spec: ModelSpec, where: Mapping[str, Any]
-) -> tuple[dict[str, Any], bool]:
+def _image_processor(transformers: Any, spec: ModelSpec, where: Mapping[str, Any]) -> Any:
     # this backend needs no torchvision
-    processor = transformers.AutoImageProcessor.from_pretrained(spec.name, backend="pil", **where)
-    return of_processor(processor, f"{spec.scheme}:{spec.name}")
+    return transformers.AutoImageProcessor.from_pretrained(spec.name, backend="pil", **where)
 
 
 # ---- what the hubs share -----------------------------------------------------------------------------------
 
 _HUBS = {"torchvision": _torchvision, "timm": _timm, "hf": _hf, "clip": _clip}
-READERS = dict.fromkeys(_HUBS, load_from_hub)
+READERS = dict.fromkeys(_HUBS, _load)
 
 
 @contextmanager

@@ -79,7 +79,7 @@ def load_classifier(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         net, arguments = _READERS[wanted.kind](wanted, **given)
-    return Classifier(net, **arguments, device=device, batch_size=batch_size, name=wanted.title)
+    return Classifier(net, **{**arguments, "device": device, "batch_size": batch_size, "name": wanted.title})
 
 
 def list_models() -> list[ModelInfo]:

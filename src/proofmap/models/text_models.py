@@ -29,18 +29,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from proofmap.classifier.token_nets import (
-    Gates,
-    PerLabelNet,
-    TokenNet,
-    TokenReader,
-    check_embeddings,
-    embedding_table,
-    reader_and_ends,
-    sequence_classifier,
-    special_tokens,
-    token_reader,
-)
+from proofmap.classifier.token_nets import Gates, PerLabelNet, TokenNet, TokenReader
 from proofmap.core.errors import InputError, MissingExtra, ModelError, require
 from proofmap.core.inputs import Text, Tokens
 from proofmap.models.hubs import load_transformer
@@ -61,7 +50,8 @@ _Loaded = tuple[Any, dict[str, Any]]
 
 def _sequence(spec: ModelSpec) -> _Loaded:
     model, tokenizer = load_transformer(spec.scheme, spec.name, "AutoModelForSequenceClassification")
-    net, reader, found = sequence_classifier(spec.text, model, tokenizer)
+    reader = TokenReader(spec.text, model, tokenizer)
+    net, found = reader.sequence_net(model)
     return _made(spec, net, reader, **found)
 
 
@@ -74,25 +64,28 @@ def _entailment(spec: ModelSpec, labels: Sequence[str] | None) -> _Loaded:
             f"{spec.text} has the labels {', '.join(map(str, model.config.id2label.values()))}, and one must be called entailment"
         )
     numbers = _tokens_of_labels(names, spec.template("This text is about {}."), tokenizer)
-    first, between, last = special_tokens(tokenizer, texts=2)
-    table, kinds = embedding_table(model), _second_kind(model, tokenizer)
+    reader, kinds = TokenReader(spec.text, model, tokenizer), _second_kind(model, tokenizer)
+    table, (first, between, last) = reader.table, reader.special(texts=2)
     endings = [torch.cat([table[between], table[[*own, *last]] + kinds]) for own in numbers]
-    reader = token_reader(spec.text, model, tokenizer, len(first) + max(map(len, endings)))
+    reader.most = reader.window - len(first) - max(map(len, endings))
     return _made(spec, EntailmentNet(model, table[first], endings, int(entails[0])), reader, names)
 
 
 def _language_model(spec: ModelSpec, labels: Sequence[str] | None) -> _Loaded:
     names = spec.labels(labels)
     model, tokenizer = load_transformer(spec.scheme, spec.name, "AutoModelForCausalLM")
-    table, numbers = embedding_table(model), _tokens_of_labels(names, spec.template(" {}"), tokenizer)
-    first, _ = special_tokens(tokenizer)
+    reader, numbers = (
+        TokenReader(spec.text, model, tokenizer),
+        _tokens_of_labels(names, spec.template(" {}"), tokenizer),
+    )
+    table, (first, _) = reader.table, reader.special()
     if not first and tokenizer.bos_token_id is not None:
         first = [tokenizer.bos_token_id]
     if not first:
         raise ModelError(
             f"{spec.text} has no token for the beginning of a text, so it cannot read a text whose words are all hidden"
         )
-    reader = token_reader(spec.text, model, tokenizer, len(first) + max(map(len, numbers)))
+    reader.most = reader.window - len(first) - max(map(len, numbers))
     return _made(
         spec, ContinuationNet(model, table[first], [table[own] for own in numbers], numbers), reader, names
     )
@@ -119,7 +112,8 @@ def _minilm(spec: ModelSpec, labels: Sequence[str] | None) -> _Loaded:
     special = {f"{name}_token": f"[{name.upper()}]" for name in ("unk", "mask", "cls", "sep", "pad")}
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=read, **special)
     model = model.float().eval().requires_grad_(False)
-    reader, before, after = reader_and_ends(spec.text, model, tokenizer)
+    reader = TokenReader(spec.text, model, tokenizer)
+    before, after = reader.before, reader.after
     rows = []
     with torch.no_grad():
         for own in _tokens_of_labels(names, spec.template("{}"), tokenizer):
@@ -132,7 +126,7 @@ def _minilm(spec: ModelSpec, labels: Sequence[str] | None) -> _Loaded:
         sentence = F.normalize((states * share).sum(dim=1) / share.sum(dim=1), dim=-1)
         return _SCALE * sentence @ net.sentences.T
 
-    check_embeddings(spec.text, net, reader, tokenizer, logits)
+    reader.check(net, logits)
     return _made(spec, net, reader, names)
 
 

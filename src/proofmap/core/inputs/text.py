@@ -156,7 +156,7 @@ class TextInputs(Inputs):
         return self._read(item, "a text") if isinstance(item, (str, bytes)) else super().prepare(item)
 
     def _read(self, text: object, which: str) -> Tensor:
-        text = checked_text(text, which)
+        text = self.checked(text, which)
         positions = self.split_text(text)
         if len(positions) > self.length:
             if self.longer == "refuse":
@@ -167,6 +167,43 @@ class TextInputs(Inputs):
                 )
             positions = positions[: self.length]
         return self._encoded(positions)
+
+    @staticmethod
+    def checked(text: object, which: str) -> str:
+        """The text as a string; bytes are decoded as UTF-8. Refuses a text without visible characters, or with characters that are not
+        valid."""
+        if isinstance(text, bytes):
+            try:
+                text = text.decode()
+            except UnicodeDecodeError as error:
+                raise InputError(
+                    f"{which} has bytes that are not UTF-8, from byte {error.start} on; decode it with its own encoding"
+                ) from None
+        if not isinstance(text, str):
+            raise InputError(f"{which} must be a string, not {type(text).__name__}")
+        if not text.strip():
+            raise InputError(f"{which} is empty; leave it out: there is nothing to show or to hide")
+        odd = next((letter for letter in text if letter == "\0" or "\ud800" <= letter <= "\udfff"), None)
+        if odd is not None:
+            raise InputError(
+                f"{which} has the character {odd!r} (NUL, or half of a surrogate pair), which no text has; remove it, or read the text again with "
+                "its own encoding"
+            )
+        return text
+
+    @staticmethod
+    def in_units(text: str, units: str) -> list[str]:
+        """The ``words`` or ``sentences`` of a text. Joined, they are the text; white space belongs to the one before it.
+
+        Words are split at white space. Ideographs and kana are written without spaces, so each of them is a word. Sentences end at ``. ! ?``
+        before white space, at their full-width forms, and at the end of a line.
+
+        >>> TextInputs.in_units("It works, mostly.", "words"), TextInputs.in_units("我爱 Berlin。", "words")
+        (['It ', 'works, ', 'mostly.'], ['我', '爱 ', 'Berlin。'])
+        >>> TextInputs.in_units("It rains. Does it? Yes.", "sentences")
+        ['It rains. ', 'Does it? ', 'Yes.']
+        """
+        return _UNITS[units].findall(text)
 
     @abstractmethod
     def split_text(self, text: str) -> list[str]:
@@ -293,7 +330,7 @@ class Text(TextInputs):
         >>> Text.of(["one two", "one two three"]).length
         512
         """
-        kept = [checked_text(text, f"text {i}") for i, text in enumerate(texts)]
+        kept = [cls.checked(text, f"text {i}") for i, text in enumerate(texts)]
         if not kept:
             raise InputError("there are no texts to describe; give at least one")
         described = cls(**settings)
@@ -316,12 +353,11 @@ class Text(TextInputs):
         return torch.stack([replace(self, longer="cut").prepare(text) for text in self.pool])
 
     def split_text(self, text: str) -> list[str]:
-        chosen = self.split or SPLITS.get(self.units)
-        if chosen is None:
+        if self.split is None and self.units not in _UNITS:
             raise InputError(
                 f"{self.units} of black-box texts need split=, a function from a text to its {self.units}"
             )
-        found = list(chosen(text))
+        found = self.in_units(text, self.units) if self.split is None else list(self.split(text))
         if "".join(found) != text:
             raise InputError(
                 f"split must divide the whole text, white space included: it turned {shortened(text, 40)!r} into "
@@ -382,29 +418,6 @@ class Text(TextInputs):
             )
 
 
-def checked_text(text: object, which: str) -> str:
-    """The text as a string; bytes are decoded as UTF-8. Refuses a text without visible characters, or with characters that are not
-    valid."""
-    if isinstance(text, bytes):
-        try:
-            text = text.decode()
-        except UnicodeDecodeError as error:
-            raise InputError(
-                f"{which} has bytes that are not UTF-8, from byte {error.start} on; decode it with its own encoding"
-            ) from None
-    if not isinstance(text, str):
-        raise InputError(f"{which} must be a string, not {type(text).__name__}")
-    if not text.strip():
-        raise InputError(f"{which} is empty; leave it out: there is nothing to show or to hide")
-    odd = next((letter for letter in text if letter == "\0" or "\ud800" <= letter <= "\udfff"), None)
-    if odd is not None:
-        raise InputError(
-            f"{which} has the character {odd!r} (NUL, or half of a surrogate pair), which no text has; remove it, or read the text again with "
-            "its own encoding"
-        )
-    return text
-
-
 # ---- words and sentences -------------------------------------------------------------------------------
 
 _IDEOGRAPHS = (
@@ -418,29 +431,7 @@ _SENTENCE = re.compile(
 )
 
 
-def _words(text: str) -> list[str]:
-    """The words of a text, split at white space. Ideographs and kana are written without spaces, so each of them is a word.
-
-    >>> _words("It works, mostly."), _words("我爱 Berlin。")
-    (['It ', 'works, ', 'mostly.'], ['我', '爱 ', 'Berlin。'])
-    """
-    return _WORD.findall(text)
-
-
-def _sentences(text: str) -> list[str]:
-    """The sentences of a text: they end at ``. ! ?`` before white space, at their full-width forms, and at the end of a line.
-
-    >>> _sentences("It rains. Does it? Yes.")
-    ['It rains. ', 'Does it? ', 'Yes.']
-    """
-    return _SENTENCE.findall(text)
-
-
-SPLITS: dict[str, Callable[[str], list[str]]] = {
-    "words": _words,
-    "sentences": _sentences,
-}
-"""Functions that divide a text into positions. Joined, the positions are the text; white space belongs to the position before it."""
+_UNITS = {"words": _WORD, "sentences": _SENTENCE}
 
 
 def _in_pieces(positions: list[str], width: int) -> list[str]:

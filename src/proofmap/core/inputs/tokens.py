@@ -12,20 +12,20 @@ import numpy as np
 
 from proofmap.core.deferred import Tensor, torch
 from proofmap.core.errors import InputError
-from proofmap.core.inputs.text import TextInputs, checked_text
+from proofmap.core.inputs.text import TextInputs
 
 _STATE, _ID, _LETTERS, _FIRST = 0, 1, 8, 10
 """Channels of a slot, which is a column of a text's tensor and holds one token: the index of its state, the index of the vocabulary id, the
 number of channels with letters, and the index of the first channel of the embedding."""
 
-Piece = tuple[str, tuple[int, ...]]
+_Piece = tuple[str, tuple[int, ...]]
 """A position: its part of the text, and its tokens."""
 
 
 class Reader(Protocol):
     """Turns a text into tokens and tokens into embeddings: a tokenizer with the embedding layer of a net."""
 
-    def pieces(self, text: str, units: str, slots: int) -> list[Piece]:
+    def pieces(self, text: str, units: str, slots: int) -> list[_Piece]:
         """The positions of a text, each with at least one and at most ``slots`` tokens."""
 
     def embedding(self, tokens: Tensor) -> Tensor:
@@ -204,7 +204,7 @@ class Tokens(TextInputs):
 
     def _read(self, text: object, which: str) -> Tensor:
         pieces, reader = (
-            self._reader().pieces(checked_text(text, which), self.units, self.slots),
+            self._reader().pieces(self.checked(text, which), self.units, self.slots),
             self._reader(),
         )
         unknown, used = reader.token("unknown"), [token for _, tokens in pieces for token in tokens]
@@ -232,7 +232,7 @@ class Tokens(TextInputs):
             found.append((position, tuple(tokens[: self.slots])))
         return self._joined(found)
 
-    def _joined(self, pieces: Sequence[Piece]) -> Tensor:
+    def _joined(self, pieces: Sequence[_Piece]) -> Tensor:
         x = torch.zeros(self.shape)
         places = [p * self.slots + k for p, (_, tokens) in enumerate(pieces) for k in range(len(tokens))]
         tokens = torch.tensor([token for _, own in pieces for token in own])
