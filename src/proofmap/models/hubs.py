@@ -52,8 +52,8 @@ def _load(spec: ModelSpec) -> tuple[nn.Module, dict[str, Any]]:
     try:
         with _plain_tensors_only():
             net, given = _HUBS[spec.scheme](spec, download)
-            title, where = f"{spec.scheme}:{spec.name}", ("transforms", "processor")
-            net, stated = stated_by(net, *(given.pop(key, None) for key in where), title)
+            transforms, processor = given.pop("transforms", None), given.pop("processor", None)
+            net, stated = stated_by(net, transforms, processor, f"{spec.scheme}:{spec.name}")
     except ProofmapError:
         raise
     except ImportError as error:  # transformers imports its parts, and torchvision, only when they are used
