@@ -19,6 +19,7 @@ VARIANTS = [
     "insertion:target=log-probability,points=6",
     "lerf",
     "soft-insertion",
+    "blurred-insertion:blur=1",
     "soft-insertion:share=0.3,ties=random",
     "soft-insertion:fill=noise,draws=2",
     "deletion:within=0.2:0.6,fill=gray(color=0:0.5:1)",

@@ -64,6 +64,7 @@ VARIANTS = [
     "ranking-agreement",
     "roughness",
     "roughness:share=0.5",
+    "blur-survival:points=4",
 ]
 
 

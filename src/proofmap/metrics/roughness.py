@@ -1,16 +1,27 @@
-"""Roughness of the top part of a map: can a person read it?"""
+"""Can a person read a map? The roughness of its top part, and whether its proof survives if details that nobody sees are blurred."""
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL
-from proofmap.core.ranking import keep_top
+from proofmap.core.ranking import keep_top, rank
+from proofmap.methods.grids import enlarged, smoothing
+from proofmap.metrics.areas import GameMetric
+from proofmap.metrics.games import GAMES, Game, InsertionGame
 from proofmap.metrics.judged import Judged
 from proofmap.metrics.metric import METRICS, Metric
+from proofmap.metrics.proof_scores import E1, E2
+from proofmap.metrics.scores import completeness, soundness, worst_case
 from proofmap.plugins.settings import setting
+from proofmap.session import Session
+
+_CELLS = 56
+_BLUR = f"standard deviation of the Gaussian, in cells; a cell is 1/{_CELLS} of the longest side, and at least one position"
 
 
 @METRICS.register
@@ -58,3 +69,64 @@ class Roughness(Metric):
         size = shown.sum(dim=axes).clamp_min(1).float()
         unit = 2 * len(axes) * size ** ((len(axes) - 1) / len(axes))
         return border / unit
+
+
+@GAMES.register
+class BlurredInsertionGame(InsertionGame):
+    """The insertion game with a blurred map: its ranks are averaged over neighbours, and the top s positions of the result are shown.
+
+    Ranks are blurred, not values, so that only the order of a map counts, as in every game. At the border, the outermost ranks are repeated.
+    """
+
+    name = "blurred-insertion"
+    description = "the insertion game, with the map's ranks blurred first"
+    reference = ""
+    blur: float = setting(0.5, _BLUR, above=0)
+
+    def prepare(self, session: Session) -> None:
+        inputs = session.inputs
+        if not inputs.has_neighbours:
+            raise InputError(
+                f"{self.name} needs neighbours to blur a map; {inputs.noun} have none, so take the game insertion, and leave the metric "
+                "blur-survival out"
+            )
+        super().prepare(session)
+
+    def order(self, maps: Tensor, keys: Tensor) -> Tensor:
+        sides = maps.shape[1:]
+        sigma = self.blur * max(max(sides) / _CELLS, 1.0)
+        highest_first = super().order(maps, keys).view(maps.shape).to(torch.float32)
+        blurs = [smoothing(side, sigma, device=maps.device) for side in sides]
+        return rank(-enlarged(highest_first, blurs), ties=self.ties, keys=keys)
+
+
+@METRICS.register
+class BlurSurvival(GameMetric):
+    """How much of a proof is left if its map is blurred by half a cell, 2 pixels of 224. A person does not see such a change.
+
+        survival = min(b / m, 1)
+
+    m is the worst case over labels of min(completeness, soundness), and b the same with a blurred map
+    (:class:`BlurredInsertionGame`). A value near 0 means that the proof is in the fine grain of the map. The value says nothing
+    about how good the proof is: a map that proves nothing survives. Read it beside completeness and soundness.
+    """
+
+    name = "blur-survival"
+    higher_is_better = True
+    limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    description = (
+        "worst completeness or soundness if the map is blurred by half a cell, relative to that as it is"
+    )
+    e1: float = setting(0.01, E1, least=0, most=1)
+    e2: float = setting(0.001, E2, least=0, most=1)
+    blur: float = setting(0.5, _BLUR, above=0)
+
+    def games(self) -> tuple[Game, ...]:
+        return self.game, BlurredInsertionGame(blur=self.blur, **self.curve())
+
+    def values(self, judged: Judged) -> Tensor:
+        whole, blurred = (
+            worst_case(torch.minimum(completeness(c.auc, c.h, self.e1), soundness(c.auc, c.h, self.e2)))
+            for c in map(judged.play, self.games())
+        )
+        return (blurred / whole).clamp_max(1.0)  # 0 / 0: does not count
