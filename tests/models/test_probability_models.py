@@ -90,7 +90,7 @@ def inputs() -> Rows:
     return pm.Classifier(Model(), data=frame()).inputs  # type: ignore[return-value]
 
 
-UNDECLARED = r"returned one number for each row. Pass outputs='probability' if .*regressor"
+UNDECLARED = r"returned one number for each row. Pass outputs='probability' if .*its labels are ranges"
 ALL_EQUAL = r"every map would score 1\. Give more rows"
 
 
@@ -115,7 +115,7 @@ ALL_EQUAL = r"every map would score 1\. Give more rows"
         (lambda: pm.Classifier(Model()), r"Model needs data=.*pm\.Classifier\(model, data=frame\)"),
         (
             lambda: pm.Classifier(3, size=4),
-            "a torch module, a function, or a model with predict_proba, not int",
+            "a torch module, a function, a model with predict_proba, or a regressor, not int",
         ),
         (
             lambda: pm.Classifier(Model(), data=frame(), inputs=inputs()),

@@ -22,7 +22,7 @@ from proofmap.classifier.outputs import (
     chosen_labels,
     found_outputs,
 )
-from proofmap.classifier.probability_models import ProbabilityModel, described
+from proofmap.classifier.probability_models import ProbabilityModel, described, ranges_in
 from proofmap.classifier.stated import stated_by
 from proofmap.classifier.steadiness import count_labels
 from proofmap.classifier.together import lane
@@ -68,6 +68,12 @@ class Classifier:
             Refused if the first outputs cannot be of this
             kind: see :mod:`proofmap.classifier.outputs`.
         names: one name per output; ``"0", "1", ...`` by default. A net with one output has two labels, no and yes.
+        ranges: of a model that predicts a number, such as a regressor: the limits between the ranges that are its labels, or how many ranges with
+            equally many predictions on ``data`` (3 by default). f is the probability of a range if the true number is normal around the
+            prediction p with standard deviation s: P(a to b) = Phi((b - p) / s) - Phi((a - p) / s).
+        at_least: one limit of such a model, ``ranges=[at_least]``.
+        error: the standard deviation s. Or ``truth``, the true numbers of ``data``: s is then the root mean square of the errors on these rows,
+            so give rows that the model was not fitted on.
         label_set: the labels that count: ``"all"``, or a list of names or indices.
         renormalise: whether the softmax runs over the label set alone, as in the paper (default), or over all outputs.
             Independent labels have no softmax.
@@ -100,6 +106,10 @@ class Classifier:
         std: Sequence[float] | None = None,
         outputs: Outputs | Literal["find"] | None = None,
         names: Sequence[str] | None = None,
+        ranges: int | Sequence[float] | None = None,
+        at_least: float | None = None,
+        error: float | None = None,
+        truth: Any = None,
         label_set: Literal["all"] | Sequence[int | str] = "all",
         renormalise: bool | None = None,
         resize: int | None = None,
@@ -134,9 +144,11 @@ class Classifier:
         pictures = {**stated, **{key: value for key, value in pictures.items() if value is not None}}
         self._finds = outputs == "find"
         declared = None if outputs == "find" else outputs
+        number = {"ranges": ranges, "at_least": at_least, "error": error, "truth": truth}
         net, self.inputs, self.outputs, names = described(
-            net, data, inputs, declared, names, normalised, **pictures
+            net, data, inputs, declared, names, normalised, number, **pictures
         )
+        self._ranges = ranges_in(net)
         if batch_size is not None and batch_size < 1:
             raise InputError(f"batch_size must be at least 1, not {batch_size}")
         self.device, self.dtype = place_of(net)
@@ -290,6 +302,7 @@ class Classifier:
             "label_set": "all" if len(self.label_set) == len(self.names) else list(self.label_set),
             "renormalise": self.renormalise,
             "outputs": self.outputs,
+            **({} if self._ranges is None else self._ranges.record()),
         }
 
     def fingerprint(self) -> str:

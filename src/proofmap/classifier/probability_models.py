@@ -9,7 +9,8 @@ small call is overhead.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, get_args
 
 import numpy as np
@@ -19,6 +20,8 @@ from torch import Tensor, nn
 
 from proofmap.classifier.onnx_model import OnnxModel
 from proofmap.classifier.outputs import Outputs
+from proofmap.classifier.ranges import Ranges, chosen_ranges, predicts_number
+from proofmap.classifier.view import place_of, view_of
 from proofmap.core.errors import InputError, ModelError, ProofmapError
 from proofmap.core.inputs import Columns, Inputs, Pictures, Rows, Text, TextInputs
 from proofmap.core.text import counted
@@ -27,6 +30,7 @@ from proofmap.plugins.failures import reason_of
 _TOLERANCE = 1e-3
 _TRIED, _MOVES = 32, 0.01  # rows, and a change of an output that is not taken for rounding
 _SHOWN = 8
+_BATCH = 64  # inputs of a sample in one pass
 _KERAS = ("keras", "tensorflow", "tf_keras")
 
 
@@ -40,8 +44,10 @@ class ProbabilityModel:
     tensor([[0.2500, 0.7500]])
     """
 
-    def __init__(self, model: Any, inputs: Inputs, declared: Outputs | None = None) -> None:
-        self.model, self.inputs, self.declared = model, inputs, declared
+    def __init__(
+        self, model: Any, inputs: Inputs, declared: Outputs | None = None, ranges: Ranges | None = None
+    ) -> None:
+        self.model, self.inputs, self.declared, self.ranges = model, inputs, declared, ranges
         self.outputs: Outputs = "probabilities" if declared in (None, "probability") else declared
         self.columns: Columns | None = inputs.table if isinstance(inputs, Rows) else None
         self.call = _call_of(model)
@@ -54,6 +60,22 @@ class ProbabilityModel:
         return None if classes is None or np.ndim(classes) != 1 else tuple(str(each) for each in classes)
 
     def __call__(self, x: Tensor) -> Tensor:
+        found = self._found(x)
+        if self.ranges is not None:
+            return self.ranges.forward(torch.from_numpy(found)).to(x.device, torch.float32)
+        return torch.from_numpy(self._checked(found, len(x))).to(x.device)
+
+    def directions(self, x: Tensor) -> Tensor:
+        """1 for each label whose f grows with the number that the model returns for inputs ``(N, *shape)``, otherwise -1, ``(N, A)``: of two labels,
+        the second one."""
+        return (
+            torch.tensor([[-1.0, 1.0]])
+            if self.ranges is None
+            else self.ranges.directions(torch.from_numpy(self._found(x)))
+        )
+
+    def _found(self, x: Tensor) -> NDArray[np.float64]:
+        """What the model returns for inputs ``(N, *shape)``."""
         rows = x.detach().cpu()
         given = self.inputs.decode(rows)
         try:
@@ -64,12 +86,11 @@ class ProbabilityModel:
             raise ModelError(
                 f"{self.__qualname__} fails on {counted(len(rows), self.inputs.singular)}: {reason_of(error).removesuffix('.')}.{self._advice(rows)}"
             ) from error
-        return torch.from_numpy(self._checked(found, len(rows))).to(x.device)
+        return np.asarray(found.detach().cpu() if isinstance(found, Tensor) else found, dtype=np.float64)
 
-    def _checked(self, found: Any, count: int) -> NDArray[np.float32]:
-        """The probabilities ``(N, A)`` in ``found``, checked. A model with two labels may return only the probabilities of the second label."""
+    def _checked(self, values: NDArray[np.float64], count: int) -> NDArray[np.float32]:
+        """The probabilities ``(N, A)`` in ``values``, checked. A model with two labels may return only the probabilities of the second label."""
         name = self.__qualname__
-        values = np.asarray(found.detach().cpu() if isinstance(found, Tensor) else found, dtype=np.float64)
         certain = self.outputs == "probabilities"
         if certain and values.ndim == 2 and values.shape[1] == 1:
             values = values[:, 0]
@@ -77,8 +98,7 @@ class ProbabilityModel:
             if self.declared is None and not is_probability_model(self.model):
                 raise ModelError(
                     f"{name} returned one number for each {self.inputs.singular}. Pass outputs='probability' if it is the probability of the second "
-                    "of two labels. Other numbers, such as those of a regressor, cannot be explained: turn them into probabilities of labels, "
-                    "such as of being above a limit"
+                    "of two labels. If it is another number, such as a price, its labels are ranges: at_least=300_000, error=20_000"
                 )
             values = np.stack([1 - values, values], axis=1)
         if values.ndim != 2 or len(values) != count:
@@ -104,7 +124,7 @@ class ProbabilityModel:
         return type(self.model) if is_probability_model(self.model) else self.model
 
     def __getstate__(self) -> dict[str, object]:
-        return {"model": self.model, "inputs": self.inputs, "declared": self.declared}
+        return {"model": self.model, "inputs": self.inputs, "declared": self.declared, "ranges": self.ranges}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
@@ -130,28 +150,47 @@ def described(
     outputs: Outputs | None,
     names: Sequence[str] | None,
     normalised: bool,
+    number: Mapping[str, Any],
     **pictures: Any,
 ) -> tuple[Any, Inputs, Outputs, Sequence[str] | None]:
     """The net in the form that the classifier calls, from tensors to tensors, its kind of input, its kind of outputs, and the names of its labels.
     If outputs or names are not given, they are taken from the model if it states them. ``pictures`` are settings of pictures, which may be ``normalised`` already.
 
-    Models that are not torch nets are wrapped. With ``data`` or for texts, functions are wrapped too.
+    Models that are not torch nets are wrapped. With ``data`` or for texts, functions are wrapped too. A model that predicts a number gets ranges as its
+    labels; ``number`` has the arguments that describe them.
     """
+    sample, of_number = data, predicts_number(net) or any(value is not None for value in number.values())
+    if of_number and (inputs is not None or pictures.get("size") is not None):
+        data = None  # predicted, but not described
     inputs = _inputs_of(net, data, inputs, normalised, **pictures)
     if outputs not in (None, *get_args(Outputs)):
         *others, last = map(repr, get_args(Outputs))
         raise InputError(f"outputs must be {', '.join(others)} or {last}, not {outputs!r}")
-    if isinstance(net, ProbabilityModel):  # of another classifier
-        net = ProbabilityModel(net.model, inputs, net.declared if outputs is None else outputs)
-    elif is_probability_model(net) or (
+    takes_decoded = is_probability_model(net) or (
         (data is not None or isinstance(inputs, Text)) and not isinstance(net, nn.Module)
-    ):
+    )
+    ranges = None
+    if of_number:
+        if outputs is not None:
+            raise InputError(
+                f"outputs={outputs!r} is for nets of labels; those of {_name_of(net)} are ranges of the number that it predicts"
+            )
+        predict = _call_of(net) if takes_decoded else partial(_predictions, net, inputs)
+        ranges = chosen_ranges(predict, sample, _name_of(net), **number)
+        outputs, names = "logits", ranges.names if names is None else names
+        if not takes_decoded:
+            net = (
+                nn.Sequential(net, ranges) if isinstance(net, nn.Module) else partial(_in_ranges, net, ranges)
+            )
+    if isinstance(net, ProbabilityModel):  # of another classifier
+        net = ProbabilityModel(net.model, inputs, net.declared if outputs is None else outputs, net.ranges)
+    elif takes_decoded:
         if isinstance(inputs, Rows) and inputs.table is None:
             raise InputError(
                 f"a classifier of {_name_of(net)} needs data=, rows like those that it was fitted on: "
                 "pm.Classifier(model, data=frame). They say which columns there are"
             )
-        net = ProbabilityModel(net, inputs, outputs)
+        net = ProbabilityModel(net, inputs, outputs, ranges)
     if isinstance(net, ProbabilityModel):
         return net, inputs, net.outputs, net.names if names is None else names
     if outputs == "probability":
@@ -160,6 +199,37 @@ def described(
             "ends in a sigmoid, and outputs='sigmoid' if it does not"
         )
     return net, inputs, outputs or "logits", names
+
+
+def _in_ranges(predict: Callable[[Tensor], Any], ranges: Ranges, x: Tensor) -> Tensor:
+    return ranges.forward(torch.as_tensor(predict(x)))
+
+
+@torch.no_grad()
+def _predictions(net: Any, inputs: Inputs, data: Any) -> Tensor:
+    """What a module or a function of tensors predicts for a sample of inputs."""
+    x = inputs.check(
+        inputs.encode(data) if inputs.takes(data) else torch.as_tensor(np.asarray(data, dtype=np.float32))
+    )
+    device, dtype = place_of(net)
+    mean, std = inputs.scale(device)
+    view = view_of(net, device) if isinstance(net, nn.Module) else net
+    parts = [inputs.for_net(((part.to(device) - mean) / std).to(dtype)) for part in x.split(_BATCH)]
+    return torch.cat([torch.as_tensor(view(part)).cpu() for part in parts])
+
+
+def ranges_in(net: Any) -> Ranges | None:
+    """The ranges that are the labels of a net, if :func:`described` made them."""
+    if isinstance(net, ProbabilityModel):
+        return net.ranges
+    last = (
+        net[-1]
+        if isinstance(net, nn.Sequential) and len(net)
+        else net.args[-1]
+        if isinstance(net, partial) and net.args
+        else None
+    )
+    return last if isinstance(last, Ranges) else None
 
 
 def _inputs_of(
@@ -176,7 +246,7 @@ def _inputs_of(
     """
     if not callable(net) and not is_probability_model(net):
         raise InputError(
-            f"net must be a torch module, a function, or a model with predict_proba, not {type(net).__name__}"
+            f"net must be a torch module, a function, a model with predict_proba, or a regressor, not {type(net).__name__}"
         )
     if sum(each is not None for each in (data, inputs, size)) > 1:
         raise InputError(
@@ -195,7 +265,7 @@ def _inputs_of(
         return Pictures(size=size, **pictures)  # type: ignore[arg-type]
     if takes_texts(net):
         return Text()
-    if hasattr(net, "predict_proba"):
+    if is_probability_model(net):
         raise InputError(
             f"a classifier of {type(net).__name__} needs data=, rows like those that it was fitted on: pm.Classifier(model, data=frame)"
         )
@@ -284,7 +354,7 @@ def _call_of(model: Any) -> Callable[[Any], Any]:
 
 
 def _own_call_of(model: Any) -> Callable[[Any], Any] | None:
-    """The function of a model of another library that returns the probabilities; None for a torch net or a function."""
+    """The function of a model of another library that returns the probabilities, or numbers; None for a torch net or a function."""
     if isinstance(model, nn.Module):
         return None
     if hasattr(model, "predict_proba"):
@@ -307,4 +377,4 @@ def _own_call_of(model: Any) -> Callable[[Any], Any] | None:
         return predict
     if homes & {*_KERAS} and hasattr(model, "predict"):
         return lambda table: model.predict(table, verbose=0)
-    return None
+    return model.predict if predicts_number(model) else None

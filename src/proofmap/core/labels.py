@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from proofmap.core.deferred import Tensor, torch
 from proofmap.core.errors import InputError
+from proofmap.core.ranges import range_of
 from proofmap.core.text import counted, shortened
 
 __all__ = ["NO_LABEL", "LabelRule", "Labels"]
@@ -358,6 +359,8 @@ def label_index(label: Any, names: Sequence[str]) -> int:
     """
     if getattr(label, "ndim", None) == 0:
         label = label.item()  # a number of NumPy or a tensor without dimensions
+    if isinstance(label, float) and (place := range_of(label, names)) is not None:
+        return place
     if isinstance(label, bool) or not isinstance(label, (int, str)):
         raise InputError(f"a label is an index (a whole number) or a name, not {shortened(repr(label), 100)}")
     if isinstance(label, int) and 0 <= label < len(names):

@@ -14,6 +14,7 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Box, Pictures
 from proofmap.core.labels import NO_LABEL, canonical_name
+from proofmap.core.ranges import range_of
 from proofmap.core.text import counted, did_you_mean
 
 
@@ -155,7 +156,7 @@ def match_labels(label_names: Sequence[str], outputs: Sequence[str]) -> tuple[in
     Labels are found by name (case and ``_`` do not matter, and 1.0 and 01 are 1), by one of several names ("tench" is "tench, Tinca tinca"),
     or by index if the label is a number. Labels are matched by position in only two cases. In one, the names of the net's outputs are
     numbers. In the other, nearly all names agree in position, and none of the remaining ones is the name of another output. The second case
-    is for ImageNet, whose labels have several vocabularies.
+    is for ImageNet, whose labels have several vocabularies. If the outputs are ranges of a number, a number is in one of them.
 
     >>> match_labels(["cat", "dog"], ["dog", "cup", "Cat"])
     (2, 0)
@@ -164,6 +165,9 @@ def match_labels(label_names: Sequence[str], outputs: Sequence[str]) -> tuple[in
     >>> match_labels(["cats", "dogs"], ["dog", "cat"])
     (None, None)
     """
+    ranges = [range_of(name, outputs) for name in label_names]
+    if None not in ranges:
+        return tuple(ranges)
     known = [_comparable(name) for name in outputs]
     wanted = [_comparable(name) for name in label_names]
     if known == [str(k) for k in range(len(wanted))] and not any(name.isdecimal() for name in wanted):

@@ -3,6 +3,10 @@
 A pipeline of scikit-learn that begins with a vectorizer takes texts, and may have the options ``units``, ``length`` and ``longer``:
 ``sklearn:spam.joblib?pickle=true&length=1000``. A model of tables needs rows like those that it was fitted on. They are given as ``data``, or the model string names a file of rows:
 ``onnx:churn.onnx?data=customers.csv&target=churned``. Columns of this file that the model was not fitted on are left out, with a warning.
+
+The labels of a regressor are ranges of the number that it predicts. The options ``ranges`` (limits, ``120000:300000``, or how many), ``at_least`` and
+``error`` are those of Classifier. Without ``error``, the target in the file of rows is the truth. Models of XGBoost, LightGBM and ONNX do not say that they
+predict a number, so they need one of these options.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from typing import Any
 
 from proofmap.classifier.onnx_model import OnnxModel
 from proofmap.classifier.probability_models import takes_texts
+from proofmap.classifier.ranges import predicts_number
 from proofmap.core.errors import InputError, ModelError, ProofmapError, require
 from proofmap.core.files import suggest_path
 from proofmap.core.inputs import Text
@@ -37,7 +42,7 @@ def load_model_file(spec: ModelSpec, data: Any = None) -> tuple[Any, dict[str, A
         raise
     except Exception as error:  # each library has its own
         raise ModelError(f"{path} cannot be loaded by {spec.scheme}: {reason_of(error)}") from error
-    arguments: dict[str, Any] = {"outputs": spec.options.get("outputs")}
+    arguments: dict[str, Any] = {"outputs": spec.options.get("outputs"), **_ranges(spec)}
     if "names" in spec.options:
         arguments["names"] = spec.listed("names")
     if isinstance(model, OnnxModel) and len(model.shape) == _PICTURE:
@@ -56,8 +61,26 @@ def load_model_file(spec: ModelSpec, data: Any = None) -> tuple[Any, dict[str, A
                 f"{spec.text}{'&' if '?' in spec.text else '?'}data=FILE.csv&target=COLUMN, or load_classifier(..., data=frame)"
             )
         file = Path(spec.options["data"])
-        data = _used_columns(model, _table(file, spec.options.get("target")), file.name)
+        data, target = _table(file, spec.options.get("target"))
+        data = _used_columns(model, data, file.name)
+        if predicts_number(model) or _ranges(spec):
+            arguments |= {"truth": target} if "error" not in spec.options else {}
     return model, {**arguments, "data": data}
+
+
+def _ranges(spec: ModelSpec) -> dict[str, Any]:
+    """The arguments of a classifier for a model that predicts a number, as far as the options have them."""
+    options = spec.options
+    try:
+        found: dict[str, Any] = {key: float(options[key]) for key in ("at_least", "error") if key in options}
+        if "ranges" in options:
+            limits = options["ranges"]
+            found["ranges"] = (
+                int(limits) if limits.isdecimal() else [float(each) for each in limits.split(":")]
+            )
+    except ValueError as error:
+        raise InputError(f"{spec.text}: ranges, at_least and error are numbers; {error}") from None
+    return found
 
 
 def _onnx(path: Path, spec: ModelSpec) -> OnnxModel:
@@ -65,7 +88,8 @@ def _onnx(path: Path, spec: ModelSpec) -> OnnxModel:
 
 
 def _xgboost(path: Path, spec: ModelSpec) -> Any:
-    model = require("xgboost", extra="xgboost", purpose=spec.text).XGBClassifier()
+    xgboost = require("xgboost", extra="xgboost", purpose=spec.text)
+    model = xgboost.XGBRegressor() if _ranges(spec) else xgboost.XGBClassifier()
     model.load_model(str(path))
     return model
 
@@ -100,16 +124,16 @@ def _picture(model: OnnxModel, spec: ModelSpec) -> dict[str, Any]:
     return {"size": (sides[0], sides[-1]), **numbers}
 
 
-def _table(path: Path, target: str | None) -> Any:
-    """A CSV or Parquet file as a data frame, without its target column."""
+def _table(path: Path, target: str | None) -> tuple[Any, Any]:
+    """A CSV or Parquet file as a data frame without its target column, and this column."""
     if not path.is_file():
         raise InputError(f"there is no file {str(path)!r} of rows.{suggest_path(path)}")
     frame = read_frame(path, str(path), path.suffix)
     if target is None:
-        return frame
+        return frame, None
     if target not in frame.columns:
         raise InputError(f"{path} has no column {target!r}; it has {', '.join(map(str, frame.columns))}")
-    return frame.drop(columns=[target])
+    return frame.drop(columns=[target]), frame[target]
 
 
 def _texts(spec: ModelSpec, data: Any) -> Text:

@@ -12,6 +12,8 @@ clip:DIR?labels=l.txt&template=a {}.      ... with another sentence than "a phot
 onnx:net.onnx?mean=0.5&std=0.25           a model of pictures in the ONNX format
 onnx:churn.onnx?data=c.csv&target=churned a model of tables; its columns are those of a file, without the target
 xgboost:model.json?data=c.csv             a classifier of XGBoost; likewise lightgbm:
+sklearn:FILE.skops?data=c.csv&target=price  a regressor; its labels are ranges of the target, whose error is measured in this file
+onnx:FILE?data=c.csv&ranges=5:9&error=2   ... with limits of your own, or at_least=9, and a stated error
 sklearn:model.joblib?pickle=true          a model of scikit-learn; a pickle runs code, so it needs this flag
 sklearn:spam.joblib?pickle=true&length=99 ... a pipeline of texts; texts may have up to 99 words (512 by default)
 hf-text:FOLDER                            a model of texts: see :mod:`proofmap.models.text_models`
@@ -34,7 +36,7 @@ _ANY_LABELS = ("hf-nli", "hf-lm", "minilm-zero-shot")  # of texts
 _TEXTS = ("hf-text", "py3langid", *_ANY_LABELS)
 _SCHEMES = ("torchvision", "timm", "hf", "clip", "hf-text", "hf-nli", "hf-lm", *_FILES)
 
-_TABLE = ("data", "target", "names", "outputs")
+_TABLE = ("data", "target", "names", "outputs", "ranges", "at_least", "error")
 _TEXT = ("units", "length", "longer")
 _OPTIONS: Mapping[str, tuple[str, ...]] = {
     "": ("labels", "template", *_TEXT),  # of minilm-zero-shot

@@ -96,8 +96,8 @@ class Shap(NamedClass, RegionMethod):
         found = np.asarray(
             shap.TreeExplainer(net.model, **self.call.options)(net.columns.decode(images)).values
         )
-        if found.ndim == 2:  # of the second of two labels
-            found = np.stack([-found, found], axis=2)
+        if found.ndim == 2:  # of one number: the probability of the second of two labels, or a prediction
+            found = found[..., None] * net.directions(images).numpy()[:, None]
         if found.shape[2] != len(classifier.names):
             raise InputError(
                 f"{self.title()} returned values of {found.shape[2]} outputs for {len(classifier.names)} labels"
