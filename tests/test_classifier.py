@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
-from proofmap.core.batching import BatchSizeWarning
 from proofmap.core.errors import InputError, ModelError
 from proofmap.methods import LearnedMask, make_method
 from tests.sessions import bound
@@ -356,7 +355,7 @@ def test_a_net_without_memory_for_the_batch_gives_the_same_in_smaller_ones(image
         return net(x)
 
     f = classifier(small_device, batch_size=7)
-    with pytest.warns(BatchSizeWarning, match="batch_size=3") as told:
+    with pytest.warns(UserWarning, match="batch_size=3") as told:
         found = f.logits(images)
     assert len(told) == 1
     torch.testing.assert_close(f.logits(images), found)  # in silence

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor, fx, nn
 
 from proofmap.classifier import Classifier, frozen
-from proofmap.classifier.frozen import Affine, FreezeWarning, PointwiseConv2d, _optimised, freeze
+from proofmap.classifier.frozen import Affine, Frozen, PointwiseConv2d, _optimised
 from proofmap.classifier.frozen_conv import FrozenConv2d
 from proofmap.classifier.kernels import steady_kernels
 from proofmap.classifier.view import copy_net
@@ -390,7 +390,7 @@ def _tied(net: Made) -> Made:
 def test_frozen_is_the_same_function_for_a_net_with(kind: str) -> None:
     x = torch.randn(3, 3, 9, 8)
     net = lively(NETS[kind](), like=x)
-    fast = freeze(net, torch.zeros(1, 3, 9, 8), dtype=torch.float32)
+    fast = Frozen.of(net, torch.zeros(1, 3, 9, 8), dtype=torch.float32)
     assert_same_function(lambda x: fast(x.contiguous(memory_format=torch.channels_last)), net, x)
     assert_same_function(fast, net, x)
 
@@ -412,13 +412,13 @@ def test_hooks_that_change_the_function_still_do_at(place: str, kind: type[Made]
     x = torch.randn(2, 3, 8, 8)
     lively(net, like=x)
     HOOKS[place](net)
-    fast = freeze(net, torch.zeros(1, 3, 8, 8), dtype=torch.float32)
+    fast = Frozen.of(net, torch.zeros(1, 3, 8, 8), dtype=torch.float32)
     assert_same_function(fast, net, x)
 
 
 def frozen_kinds(kind: str) -> list[type[nn.Module]]:
     net = lively(NETS[kind](), like=torch.zeros(2, 3, 9, 8))
-    return kinds(freeze(net, torch.zeros(1, 3, 9, 8), dtype=torch.float32))
+    return kinds(Frozen.of(net, torch.zeros(1, 3, 9, 8), dtype=torch.float32))
 
 
 @pytest.mark.parametrize(
@@ -456,7 +456,7 @@ def test_uneven_padding_before_strides_of_every_remainder(pad: tuple[int, ...], 
     for size in range(7, 7 + stride):
         net = Made(lambda s, x: F.relu(s.conv(F.pad(x, pad))), conv=conv(stride=stride)).eval()
         net.head = nn.Conv2d(4, 5, 1)
-        fast = freeze(net, torch.zeros(1, 3, size, 12), dtype=torch.float32)
+        fast = Frozen.of(net, torch.zeros(1, 3, size, 12), dtype=torch.float32)
         assert pads(fast) == 0
         assert_same_function(fast, net, torch.randn(2, 3, size, 12))
 
@@ -465,7 +465,7 @@ def test_freezing_leaves_the_net_as_it_was() -> None:
     net = lively(NETS["convolution, batch-norm, relu"](), like=torch.zeros(2, 3, 9, 8))
     before = {key: value.clone() for key, value in net.state_dict().items()}
     code = str(net)
-    fast = freeze(net, torch.zeros(1, 3, 9, 8), dtype=torch.float32)
+    fast = Frozen.of(net, torch.zeros(1, 3, 9, 8), dtype=torch.float32)
     assert str(net) == code
     assert all(torch.equal(net.state_dict()[key], value) for key, value in before.items())
     ours = {p.data_ptr() for p in [*fast.parameters(), *fast.buffers()]}
@@ -475,7 +475,7 @@ def test_freezing_leaves_the_net_as_it_was() -> None:
 @pytest.mark.parametrize("kind", ["a row of convolutions", "an activation that two convolutions read"])
 def test_a_gradient_taken_twice_from_one_graph_is_the_same(kind: str) -> None:
     net = NETS[kind]().eval()
-    fast = freeze(net, torch.zeros(1, 3, 9, 8), dtype=torch.float32)
+    fast = Frozen.of(net, torch.zeros(1, 3, 9, 8), dtype=torch.float32)
     x = torch.randn(2, 3, 9, 8).requires_grad_()
     out = fast(x)
     rows = [torch.autograd.grad(out[:, j].sum(), x, retain_graph=True)[0] for j in (0, 1, 0, 1)]
@@ -486,10 +486,10 @@ def test_a_gradient_taken_twice_from_one_graph_is_the_same(kind: str) -> None:
 
 
 def test_only_a_gradient_nobody_else_sees_is_overwritten() -> None:
-    net = freeze(NETS["a row of convolutions"]().eval(), torch.zeros(1, 3, 9, 8), dtype=torch.float32)
+    net = Frozen.of(NETS["a row of convolutions"]().eval(), torch.zeros(1, 3, 9, 8), dtype=torch.float32)
     owners = [module for module in net.modules() if isinstance(module, FrozenConv2d) and module.owns_gradient]
     assert len(owners) == 4  # all but the last, whose reader is the square
-    shared = freeze(
+    shared = Frozen.of(
         NETS["an activation that two convolutions read"]().eval(),
         torch.zeros(1, 3, 9, 8),
         dtype=torch.float32,
@@ -500,7 +500,7 @@ def test_only_a_gradient_nobody_else_sees_is_overwritten() -> None:
 
 def test_a_second_derivative_can_be_taken() -> None:
     net = NETS["a row of convolutions"]().eval()
-    fast = freeze(net, torch.zeros(1, 3, 9, 8), dtype=torch.float32)
+    fast = Frozen.of(net, torch.zeros(1, 3, 9, 8), dtype=torch.float32)
     x = torch.randn(1, 3, 9, 8).requires_grad_()
 
     def second(f: nn.Module) -> Tensor:
@@ -586,7 +586,7 @@ def test_a_net_that_answers_at_random_is_left_as_it_is() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return self.conv(x).mean(dim=(2, 3)) + torch.randn(4)  # a trace would fix the noise for ever
 
-    fast = freeze(Noisy(), torch.zeros(1, 3, 8, 8), dtype=torch.float32)
+    fast = Frozen.of(Noisy(), torch.zeros(1, 3, 8, 8), dtype=torch.float32)
     assert fx.GraphModule not in kinds(fast)
     x = torch.rand(1, 3, 8, 8)
     assert not torch.equal(fast(x), fast(x))
@@ -602,8 +602,8 @@ def test_a_step_that_fails_leaves_the_net_as_it_is_and_says_so_once(
     monkeypatch.setattr(frozen, step, fails)
     x = torch.randn(2, 3, 9, 8)
     net = lively(NETS["convolution, batch-norm, relu"](), like=x)
-    with pytest.warns(FreezeWarning, match="IndexError: tuple index out of range") as told:
-        fast = freeze(net, torch.zeros(1, 3, 9, 8), dtype=torch.float32)
+    with pytest.warns(UserWarning, match="IndexError: tuple index out of range") as told:
+        fast = Frozen.of(net, torch.zeros(1, 3, 9, 8), dtype=torch.float32)
     assert len(told) == 1
     assert nn.BatchNorm2d in kinds(fast)
     assert_same_function(fast, net, x)

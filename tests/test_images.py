@@ -19,7 +19,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs.pictures import decode_image, fit, fitted_size
 from proofmap.data import load_dataset
-from proofmap.data.photos import CropWarning, find_photos, load_images
+from proofmap.data.photos import find_photos, load_images
 from proofmap.judging import evaluate, explain
 from proofmap.report.html import write_report
 
@@ -308,7 +308,7 @@ def test_squashing_shows_all_of_a_photo_out_of_proportion() -> None:
 
 def test_a_photo_of_which_little_is_seen_is_named(tmp_path: Path) -> None:
     Image.new("RGB", (120, 20)).save(tmp_path / "panorama.png")
-    with pytest.warns(CropWarning, match=r"panorama.png is 120 x 20: the net sees the middle 17 % of it"):
+    with pytest.warns(UserWarning, match=r"panorama.png is 120 x 20: the net sees the middle 17 % of it"):
         load_images(tmp_path / "panorama.png", classifier(8))
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -9,9 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from proofmap.classifier import memory
-from proofmap.classifier.memory import device_memory, probe_batch_sizes, round_to_full
-from proofmap.core.batching import BatchSize
+from proofmap.core import batching
+from proofmap.core.batching import BatchSize, device_memory, round_to_full
 from proofmap.methods.masks.engine import MaskEngine
 
 CPU = torch.device("cpu")
@@ -31,27 +30,27 @@ class Powers(nn.Module):
 
 
 def give(monkeypatch: pytest.MonkeyPatch, amount: int) -> None:
-    monkeypatch.setattr(memory, "device_memory", lambda device: amount)
+    monkeypatch.setattr(batching, "device_memory", lambda device: amount)
 
 
 @pytest.mark.parametrize("n", [1, 5, 20])
 def test_what_autograd_keeps_is_counted(n: int) -> None:
     image = torch.zeros(1, 3, 8, 8)
-    assert memory._saved_bytes(Powers(n), image, ()) == [(3 * 8 * 8 * 4, 3 * 8 * 8)] * n
+    assert batching._saved_bytes(Powers(n), image, ()) == [(3 * 8 * 8 * 4, 3 * 8 * 8)] * n
 
 
 def test_weights_are_not_counted_since_they_do_not_grow_with_the_batch() -> None:
     net = nn.Linear(10, 7, bias=False).requires_grad_(False)
     image = torch.zeros(1, 10)
-    assert memory._saved_bytes(net, image, net.parameters()) == []
-    assert memory._saved_bytes(net, image, ()) == [(7 * 10 * 4, 7 * 10)]
+    assert batching._saved_bytes(net, image, net.parameters()) == []
+    assert batching._saved_bytes(net, image, ()) == [(7 * 10 * 4, 7 * 10)]
 
 
 def test_a_gradient_pass_fits_a_third_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     image = torch.zeros(1, 3, 8, 8)
     kept = 20 * 3 * 8 * 8 * 4  # bytes per image
     give(monkeypatch, 60 * kept)
-    forward, gradient = probe_batch_sizes(Powers(20), image, ())
+    forward, gradient = BatchSize.probed(Powers(20), image, ())
     assert gradient.size * kept <= 20 * kept
     assert 1 <= gradient.size <= forward.size
 
@@ -61,7 +60,7 @@ def test_more_memory_and_smaller_nets_allow_larger_batches(monkeypatch: pytest.M
     sizes = []
     for amount, n in [(10**6, 40), (10**6, 20), (10**7, 20)]:
         give(monkeypatch, amount)
-        sizes.append(probe_batch_sizes(Powers(n), image, ())[1].size)
+        sizes.append(BatchSize.probed(Powers(n), image, ())[1].size)
     assert sizes[0] < sizes[1] < sizes[2]
 
 
@@ -69,7 +68,7 @@ def test_where_the_system_does_not_tell_a_modest_amount_is_assumed(monkeypatch: 
     def unknown(name: str) -> int:
         raise ValueError("unrecognized configuration name")
 
-    monkeypatch.setattr(memory.os, "sysconf", unknown)
+    monkeypatch.setattr(batching.os, "sysconf", unknown)
     assert device_memory(CPU) == 4 * 2**30
 
 
@@ -93,4 +92,4 @@ def test_a_batch_has_an_image_and_no_tensor_that_the_allocator_gives_back(
     """40 MiB are 53 images of 3 x 256 x 256 numbers."""
     give(monkeypatch, amount)
     image = torch.zeros(1, 3, side, side)
-    assert [b.size for b in probe_batch_sizes(Powers(2), image, ())] == [expected, expected]
+    assert [b.size for b in BatchSize.probed(Powers(2), image, ())] == [expected, expected]

@@ -14,7 +14,7 @@ import proofmap as pm
 from proofmap.classifier import together
 from proofmap.classifier.steadiness import FirstLook
 from proofmap.core.batching import BatchSize
-from proofmap.core.errors import BatchSizeWarning, InputError
+from proofmap.core.errors import InputError
 from proofmap.core.inputs import Text
 from proofmap.core.progress import Progress
 from tests.sessions import bound
@@ -49,7 +49,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(together._Lane, "outputs", together.Lane.outputs)
 
 
-@pytest.mark.filterwarnings("ignore::proofmap.methods.gradients.paths.SumRuleWarning")  # few steps
+@pytest.mark.filterwarnings("ignore:the maps of")  # few steps
 @pytest.mark.parametrize("method", METHODS)
 def test_maps_and_scores_are_those_of_each_length_alone(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def judged() -> pm.Evaluation:
@@ -160,7 +160,7 @@ def test_each_length_takes_smaller_batches_if_memory_runs_out(monkeypatch: pytes
 
     f.fix_batches(64, 64)
     monkeypatch.setattr(kind, "forward", small)
-    with pytest.warns(BatchSizeWarning):
+    with pytest.warns(UserWarning, match="out of memory"):
         many = ready(f.inputs.encode(TEXTS * 4), labels.repeat(4, 1))
     assert torch.allclose(many, expected.repeat(4, 1, 1), atol=1e-6)
 

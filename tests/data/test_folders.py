@@ -14,7 +14,7 @@ from PIL import Image
 
 from proofmap.core.errors import InputError
 from proofmap.data import Dataset, load_blocks, load_dataset, rebuild_dataset, true_outputs
-from proofmap.data.folders import UnreadWarning, files_below, image_folder
+from proofmap.data.folders import files_below, image_folder
 from proofmap.data.imagenet_folders import (
     IMAGENETTE,
     Corners,
@@ -58,18 +58,18 @@ def test_what_looks_like_a_picture_and_is_not_read_is_counted_and_named(tmp_path
     saved(tmp_path, "a.png", "notes/b.jpg")
     (tmp_path / "notes" / "IMG_1.HEIC").write_bytes(b"ftypheic")
     (tmp_path / "notes" / "read.me").write_text("no picture")
-    with pytest.warns(UnreadWarning, match=r"^1 picture in .* not read, .*: notes/IMG_1.HEIC; convert to"):
+    with pytest.warns(UserWarning, match=r"^1 picture in .* not read, .*: notes/IMG_1.HEIC; convert to"):
         assert files_below(tmp_path) == ["a.png", "notes/b.jpg"]
     for k in range(4):
         (tmp_path / f"{k}.dng").touch()
     told = r"5 pictures in .* not read, because of the format: 0.dng, 1.dng, 2.dng, ...; convert"
-    with pytest.warns(UnreadWarning, match=told):
+    with pytest.warns(UserWarning, match=told):
         find_photos([tmp_path])
-    with pytest.warns(UnreadWarning, match=told), pytest.warns(UserWarning, match="beside its sub-folders"):
+    with pytest.warns(UserWarning, match=told), pytest.warns(UserWarning, match="beside its sub-folders"):
         image_folder(tmp_path)
     for name in ("a.png", "notes/b.jpg"):
         (tmp_path / name).unlink()
-    with pytest.warns(UnreadWarning, match="5 pictures"), pytest.raises(InputError, match="holds no images"):
+    with pytest.warns(UserWarning, match="5 pictures"), pytest.raises(InputError, match="holds no images"):
         image_folder(tmp_path)
 
 

@@ -79,7 +79,7 @@ def test_the_order_is_kept_when_the_first_is_the_slowest() -> None:
     assert second.is_set() and brightness(block) == [0, 1]
 
 
-@pytest.mark.filterwarnings("ignore::proofmap.data.photos.CropWarning")
+@pytest.mark.filterwarnings("ignore:.*the net sees the middle")
 def test_images_are_prepared_as_by_load_images(tmp_path: Path) -> None:
     save(tmp_path, "a.png", noise(0, 20, 31))
     save(tmp_path, "b.jpg", noise(1, 40, 13))

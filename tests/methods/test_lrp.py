@@ -16,7 +16,6 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Rows
 from proofmap.methods import make_method
-from proofmap.methods.gradients.paths import SumRuleWarning
 from proofmap.methods.propagation.lrp import LRP, ContrastiveLRP
 from proofmap.models.efficientnet_lite import InvertedResidual
 from proofmap.models.resnets import BasicBlock
@@ -168,7 +167,7 @@ def test_rules_of_dense_layers_are_their_formulas(dense: Any, first: Any, biases
     net, x = mlp(), normal(2, 5, seed=9)
     method = LRP(dense=dense, first=first, biases=biases, alpha=alpha, epsilon=1e-9)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SumRuleWarning)
+        warnings.filterwarnings("ignore", "the maps of")
         maps = method(rows_classifier(net), x, torch.tensor([[0, 1, 2]] * 2))
     layers = [
         (module.weight.double(), module.bias.double()) for module in net if isinstance(module, nn.Linear)
@@ -309,7 +308,7 @@ def test_relevance_is_neither_made_nor_lost_in_residual_nets(preset: str) -> Non
 
 
 def test_a_loss_is_told_with_its_size() -> None:
-    with pytest.warns(SumRuleWarning, match=r"lrp should add up to .* off by \d+% of it; some layer loses"):
+    with pytest.warns(UserWarning, match=r"lrp should add up to .* off by \d+% of it; some layer loses"):
         LRP(epsilon=1.0)(classifier(conv_net()), pixels(2, 8), LABELS[:2])
 
 

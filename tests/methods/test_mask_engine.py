@@ -11,7 +11,7 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.core import streams
-from proofmap.core.batching import BatchSize, BatchSizeWarning, OutOfMemory
+from proofmap.core.batching import BatchSize, OutOfMemory
 from proofmap.core.progress import ProgressTask
 from proofmap.methods.masks.engine import MaskEngine, MaskProblem, Slots, decayed
 from proofmap.methods.masks.method import _bears, chosen_precision
@@ -78,7 +78,7 @@ def test_equal_work_is_shared_out_evenly() -> None:
 
 def test_running_out_of_memory_halves_the_slots_and_loses_nothing() -> None:
     expected, _, _ = run(Parabola())
-    with pytest.warns(BatchSizeWarning, match="out of memory"):
+    with pytest.warns(UserWarning, match="out of memory"):
         found, engine, _ = run(Parabola(room=2))
     assert torch.equal(found, expected) and engine.batch.size <= 5
     with warnings.catch_warnings():

@@ -20,7 +20,7 @@ from proofmap import InputError
 from proofmap.classifier import Classifier
 from proofmap.methods import make_method
 from proofmap.methods.maskers.nets import Encoder, PhangNet, RealTimeNet, Scale, resized
-from proofmap.methods.maskers.trained import MaskerWarning, read_header
+from proofmap.methods.maskers.trained import read_header
 from proofmap.models import load_classifier
 from tests.sessions import bound
 from tests.toys import (
@@ -262,7 +262,7 @@ def test_labels_that_a_masker_never_saw_are_told(tmp_path: Path) -> None:
     assert read_header(path).present == [0, 1]
     method = make_method(METHODS["dabkowski"].format(path))
     with pytest.warns(
-        MaskerWarning, match=r"knows 2 of 4 labels; maps of the others, which are asked for here, say nothing"
+        UserWarning, match=r"knows 2 of 4 labels; maps of the others, which are asked for here, say nothing"
     ):
         method(f, x, torch.tensor([[0, 2]] * 2))
     with warnings.catch_warnings():

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from proofmap.classifier import Classifier
-from proofmap.core.batching import BatchSizeWarning
 from proofmap.methods import METHODS, make_method
 from proofmap.methods.perturbation.regions import PerturbationMethod
 from tests.toys import Counted, conv_net, pixels
@@ -74,6 +73,6 @@ class Small(Counted):
 @pytest.mark.parametrize("spec", [SMALL["rise"], SMALL["greedy-insertion"]])
 def test_running_out_of_memory_halves_the_batch_and_changes_nothing(spec: str) -> None:
     small, large = (Classifier(kind(conv_net()), size=6, batch_size=16) for kind in (Small, Counted))
-    with pytest.warns(BatchSizeWarning):
+    with pytest.warns(UserWarning, match="out of memory"):
         maps = make_method(spec)(small, pixels(2, 6), LABELS)
     torch.testing.assert_close(maps, make_method(spec)(large, pixels(2, 6), LABELS))

@@ -38,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.filterwarnings("ignore::proofmap.data.photos.CropWarning")
+@pytest.mark.filterwarnings("ignore:.*the net sees the middle")
 def test_page_and_sheet_of_explain_say_what_the_net_sees(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
 from proofmap.classifier.steadiness import FirstLook
-from proofmap.core.batching import BatchSizeWarning
 from proofmap.core.errors import InputError
 from proofmap.data import load_dataset
 from proofmap.data.folders import image_folder
@@ -636,7 +635,7 @@ def test_a_unit_goes_on_in_smaller_batches_when_memory_runs_out(tmp_path: Path) 
     study = toy_study(tmp_path, 4, methods=["gradient"])
     roomy, small = (Classifier(Small(n), size=8, mean=MEAN, std=STD, batch_size=64) for n in (64, 6))
     run_study(study, tmp_path / "roomy", classifier=roomy)
-    with pytest.warns(BatchSizeWarning, match="continuing with batches of"):
+    with pytest.warns(UserWarning, match="continuing with batches of"):
         outcome = run_study(study, tmp_path / "run", classifier=small)
     assert (outcome.failed, outcome.units) == (0, 2)
     expected = values(tmp_path / "roomy")

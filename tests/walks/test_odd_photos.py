@@ -103,7 +103,7 @@ def test_a_photo_that_cannot_be_read_is_named(
     assert written(here / "proofs") == set()
 
 
-@pytest.mark.filterwarnings("ignore::proofmap.data.photos.CropWarning")
+@pytest.mark.filterwarnings("ignore:.*the net sees the middle")
 def test_a_panorama_is_explained_by_its_middle_and_the_page_says_so(
     photos: Path, here: Path, proofmap: Proofmap
 ) -> None:

@@ -11,20 +11,18 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from proofmap.classifier.frozen import Frozen, freeze
+from proofmap.classifier.frozen import Frozen
 from proofmap.classifier.kernels import outside_inference_mode, steady_kernels
-from proofmap.classifier.memory import probe_batch_sizes
 from proofmap.classifier.outputs import (
     Outputs,
     as_logits,
-    check_declaration,
     check_rows,
+    checked_outputs,
     chosen_labels,
-    found_outputs,
 )
 from proofmap.classifier.probability_models import ProbabilityModel, described, ranges_in
 from proofmap.classifier.stated import stated_by
-from proofmap.classifier.steadiness import count_labels
+from proofmap.classifier.steadiness import FirstLook
 from proofmap.classifier.together import lane
 from proofmap.classifier.view import (
     LogitsModule,
@@ -168,7 +166,7 @@ class Classifier:
         self._batches: tuple[BatchSize, BatchSize] | None = None
         if batch_size is not None:
             self.fix_batches(batch_size, batch_size)
-        width = count_labels(self)
+        width = FirstLook.count_labels(self)
         if names is None and own["names"] is not None and len(own["names"]) == width:
             names = own["names"]  # otherwise the net got another head
         self.names: tuple[str, ...] = _names_of(names, width, one_output=self.one_output)
@@ -226,7 +224,7 @@ class Classifier:
         if self._longer is not None:
             return lane().share_of(self._longer.batches[0]), lane().share_of(self._longer.batches[1])
         if self._batches is None:
-            self._batches = probe_batch_sizes(self, self.blank(1), tensors_of(self.net))
+            self._batches = BatchSize.probed(self, self.blank(1), tensors_of(self.net))
         return self._batches
 
     def fix_batches(self, forward: int, gradient: int) -> None:
@@ -339,9 +337,8 @@ class Classifier:
         found = check_rows(found, len(x), self.inputs.singular, finite=not self._checked)
         out = found.to(x.device, torch.float32, copy=True)  # a net may use its tensor again
         if not self._checked:
-            if self._finds:
-                self.outputs = found_outputs(out.detach(), self._outputs_on_noise)
-            check_declaration(out.detach(), self.outputs, self._outputs_on_noise)
+            declared = None if self._finds else self.outputs
+            self.outputs = checked_outputs(out.detach(), declared, self._outputs_on_noise)
             self._checked, self.one_output = True, out.shape[1] == 1
         return as_logits(out, self.outputs)
 
@@ -354,7 +351,13 @@ class Classifier:
 
     def log_f(self, logits: Tensor) -> Tensor:
         """log f(x, a) for every label a, ``(N, A)``, from logits ``(N, A)``; minus infinity outside a renormalised label set."""
-        return self._labels.log_f(logits)
+        if self.independent:
+            return nn.functional.logsigmoid(logits)
+        if self._outside is not None:  # minus infinity for labels that do not count
+            logits = logits + self._outside
+        elif self.outputs == "probabilities":
+            return logits
+        return logits.log_softmax(dim=-1)
 
     # ---- any number of images, in batches -------------------------------------------------------------------
 
@@ -413,7 +416,7 @@ class Classifier:
                 )
             return self
         if (dtype, compile) not in self._frozen:
-            net = freeze(self.net, self.blank(1).to(self.dtype), dtype=dtype)
+            net = Frozen.of(self.net, self.blank(1).to(self.dtype), dtype=dtype)
             fast = self._copy(lambda other: setattr(other, "net", net))
             fast.dtype, fast._source, fast._compiled = dtype, self, compile
             if compile:
@@ -441,7 +444,7 @@ class Classifier:
             raise InputError("another precision needs a torch module; this classifier wraps a function")
         net = copy_net(self.net).to(dtype) if isinstance(self.net, nn.Module) else self.net
         dtype = dtype or self.dtype
-        return LogitsModule(net, self._mean, self._std, dtype, self.outputs, self._labels.outside).eval()
+        return LogitsModule(net, self._mean, self._std, dtype, self.outputs, self._outside).eval()
 
     def _copy(self, change: Callable[[Classifier], None]) -> Classifier:
         """A changed copy of this classifier. If this is a frozen view, the classifier behind it is changed in the same way."""
@@ -461,8 +464,9 @@ class Classifier:
         return {**self.__dict__, "_version": copy.copy(self._version)}
 
     def _set_labels(self, label_set: Literal["all"] | Sequence[int | str], renormalise: bool | None) -> None:
-        self._labels = chosen_labels(label_set, self.names, self.outputs, renormalise, self.device)
-        self.label_set, self.renormalise = self._labels.members, self._labels.renormalise
+        self.label_set, self.renormalise, self._outside = chosen_labels(
+            label_set, self.names, self.outputs, renormalise, self.device
+        )
 
     def __repr__(self) -> str:
         shape, renormalised = "x".join(map(str, self.inputs.positions)), ", renormalised" * self.renormalise

@@ -32,10 +32,6 @@ _RECTIFIERS: dict[object, tuple[float, float]] = {
 }
 
 
-class FreezeWarning(UserWarning):
-    """A net could not be made faster, so it is used unchanged."""
-
-
 class Frozen(nn.Module):
     """A net with fixed weights, whose weights and inputs have the memory layout ``layout``."""
 
@@ -52,30 +48,29 @@ class Frozen(nn.Module):
         out: Tensor = self.net(x.contiguous(memory_format=self.layout))
         return out
 
+    @staticmethod
+    def of(net: nn.Module, example: Tensor, *, dtype: torch.dtype) -> Frozen:
+        """A faster copy of a net in evaluation mode, for inputs of the shape of ``example`` with any batch size.
 
-def freeze(net: nn.Module, example: Tensor, *, dtype: torch.dtype) -> nn.Module:
-    """A faster copy of a net in evaluation mode, for inputs of the shape of ``example`` with any batch size.
-
-    Nets that ``torch.fx`` cannot trace are changed layer by layer. A net with hooks is only copied, because a hook may change outputs
-    or gradients. A net with the attribute ``any_length`` is only copied too, because its operations depend on the input. A faster copy
-    whose output or gradient differs from the net's is not used. If anything fails, the net is used unchanged, with a
-    :class:`FreezeWarning`.
-    """
-    net = copy_net(net).eval()
-    for weight in net.parameters():  # a TorchScript module has no requires_grad_ of its own
-        weight.requires_grad_(False)
-    frozen = Frozen(net, torch.contiguous_format)
-    if not has_hooks(net) and not getattr(net, "any_length", False):
-        try:
-            frozen = _first_that_agrees(frozen, net, example, dtype)
-        except Exception as error:  # only speed is lost
-            warnings.warn(  # the same text each time, so that Python shows it once
-                f"the net could not be made faster ({type(error).__name__}: {error}), so it is used unchanged: "
-                "results stay the same, passes take longer",
-                FreezeWarning,
-                stacklevel=2,
-            )
-    return frozen.to(dtype=dtype)
+        Nets that ``torch.fx`` cannot trace are changed layer by layer. A net with hooks is only copied, because a hook may change outputs
+        or gradients. A net with the attribute ``any_length`` is only copied too, because its operations depend on the input. A faster copy
+        whose output or gradient differs from the net's is not used. If anything fails, the net is used unchanged, with a
+        warning.
+        """
+        net = copy_net(net).eval()
+        for weight in net.parameters():  # a TorchScript module has no requires_grad_ of its own
+            weight.requires_grad_(False)
+        frozen = Frozen(net, torch.contiguous_format)
+        if not has_hooks(net) and not getattr(net, "any_length", False):
+            try:
+                frozen = _first_that_agrees(frozen, net, example, dtype)
+            except Exception as error:  # only speed is lost
+                warnings.warn(  # the same text each time, so that Python shows it once
+                    f"the net could not be made faster ({type(error).__name__}: {error}), so it is used unchanged: "
+                    "results stay the same, passes take longer",
+                    stacklevel=2,
+                )
+        return frozen.to(dtype=dtype)
 
 
 def _first_that_agrees(plain: Frozen, net: nn.Module, example: Tensor, dtype: torch.dtype) -> Frozen:

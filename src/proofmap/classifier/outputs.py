@@ -13,12 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from proofmap.core.errors import InputError, ModelError
 from proofmap.core.labels import label_index
@@ -51,45 +50,19 @@ def as_logits(out: Tensor, outputs: Outputs) -> Tensor:
     return torch.cat([-out, out], dim=1) if is_independent(outputs) and out.shape[1] == 1 else out
 
 
-@dataclass(frozen=True, eq=False)
-class LabelSet:
-    """The labels that count.
-
-    Attributes:
-        members: the output indices of these labels, in ascending order.
-        renormalise: whether the softmax runs over the members alone.
-        outputs: what the net returns.
-        outside: numbers ``(A,)`` to add to logits ``(N, A)``, so that a softmax runs over the members alone: 0 for members, minus
-            infinity for others. None if f is not renormalised, or if all labels are members.
-    """
-
-    members: tuple[int, ...]
-    renormalise: bool
-    outputs: Outputs
-    outside: Tensor | None
-
-    def log_f(self, logits: Tensor) -> Tensor:
-        """log f(x, a) for every label a, ``(N, A)``, from logits ``(N, A)``; minus infinity outside a renormalised set."""
-        if is_independent(self.outputs):
-            return nn.functional.logsigmoid(logits)
-        if self.outside is not None:
-            logits = logits + self.outside
-        elif self.outputs == "probabilities":
-            return logits
-        return logits.log_softmax(dim=-1)
-
-
 def chosen_labels(
     label_set: Literal["all"] | Sequence[int | str],
     names: Sequence[str],
     outputs: Outputs,
     renormalise: bool | None = None,
     device: torch.device | None = None,
-) -> LabelSet:
-    """The label set with these members, by name or index. By default f is renormalised if some labels are left out.
+) -> tuple[tuple[int, ...], bool, Tensor | None]:
+    """The output indices of the labels that count, by name or index, in ascending order; whether the softmax runs over them alone, by default if some
+    are left out; and the numbers ``(A,)`` to add to logits for such a softmax: 0 for these labels, minus infinity for others. None if f is not
+    renormalised, or if all labels count.
 
     >>> chosen_labels(["cup", 0], ["cat", "dog", "cup"], "logits")
-    LabelSet(members=(0, 2), renormalise=True, outputs='logits', outside=tensor([0., -inf, 0.]))
+    ((0, 2), True, tensor([0., -inf, 0.]))
     """
     if isinstance(label_set, str) and label_set != "all":
         raise InputError(f"label_set must be 'all' or a list of names or indices, not {label_set!r}")
@@ -113,18 +86,31 @@ def chosen_labels(
     if renormalise and len(members) < len(names):
         outside = torch.full((len(names),), -torch.inf, device=device, dtype=torch.float32)
         outside[list(members)] = 0.0
-    return LabelSet(members, renormalise, outputs, outside)
+    return members, renormalise, outside
 
 
 # ---- checks -------------------------------------------------------------------------------------------------------
 
 
-def check_declaration(out: Tensor, outputs: Outputs, on_noise: Callable[[], Tensor]) -> None:
-    """Refuse outputs ``(N, A)`` that contradict the declaration and would give wrong results.
+def checked_outputs(out: Tensor, declared: Outputs | None, on_noise: Callable[[], Tensor]) -> Outputs:
+    """The kind of the outputs ``(N, A)``: the declared one, unless they contradict it; the first that they do not contradict if none is declared.
 
     ``on_noise`` is a function that computes the net's outputs for noise, with autograd's graph. It is called if ``out`` does not
     distinguish probabilities from small logits.
     """
+    if declared is not None:
+        _check_declaration(out, declared, on_noise)
+        return declared
+    kinds: tuple[Outputs, ...] = ("logits", "probabilities", "sigmoid")
+    for outputs in kinds:
+        with suppress(ModelError):
+            _check_declaration(out, outputs, on_noise)
+            return outputs
+    return "sigmoid-probabilities"
+
+
+def _check_declaration(out: Tensor, outputs: Outputs, on_noise: Callable[[], Tensor]) -> None:
+    """Refuse outputs ``(N, A)`` that contradict the declaration and would give wrong results."""
     one = out.shape[1] == 1
     if one and not is_independent(outputs):
         raise ModelError(
@@ -160,16 +146,6 @@ def check_declaration(out: Tensor, outputs: Outputs, on_noise: Callable[[], Tens
             f"outputs='sigmoid-probabilities' was declared, but the outputs range from {low:.4g} to {high:.4g}. "
             "Pass outputs='sigmoid' if the net has no sigmoid."
         )
-
-
-def found_outputs(out: Tensor, on_noise: Callable[[], Tensor]) -> Outputs:
-    """The first kind of outputs that is not refused by :func:`check_declaration`."""
-    kinds: tuple[Outputs, ...] = ("logits", "probabilities", "sigmoid")
-    for outputs in kinds:
-        with suppress(ModelError):
-            check_declaration(out, outputs, on_noise)
-            return outputs
-    return "sigmoid-probabilities"
 
 
 def _are_probabilities(on_noise: Callable[[], Tensor]) -> bool:

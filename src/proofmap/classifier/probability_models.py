@@ -95,7 +95,7 @@ class ProbabilityModel:
         if certain and values.ndim == 2 and values.shape[1] == 1:
             values = values[:, 0]
         if certain and values.ndim == 1:
-            if self.declared is None and not is_probability_model(self.model):
+            if self.declared is None and not ProbabilityModel.wraps(self.model):
                 raise ModelError(
                     f"{name} returned one number for each {self.inputs.singular}. Pass outputs='probability' if it is the probability of the second "
                     "of two labels. If it is another number, such as a price, its labels are ranges: at_least=300_000, error=20_000"
@@ -121,13 +121,28 @@ class ProbabilityModel:
 
     def content(self) -> object:
         """What identifies the model beside its probabilities: a function itself, the class of other models."""
-        return type(self.model) if is_probability_model(self.model) else self.model
+        return type(self.model) if ProbabilityModel.wraps(self.model) else self.model
 
     def __getstate__(self) -> dict[str, object]:
         return {"model": self.model, "inputs": self.inputs, "declared": self.declared, "ranges": self.ranges}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
+
+    @staticmethod
+    def wraps(net: object) -> bool:
+        """Whether an object is a model, but neither a torch net nor a function."""
+        return _own_call_of(net) is not None
+
+    @staticmethod
+    def takes_texts(model: Any) -> bool:
+        """Whether a fitted model takes a list of strings, as a pipeline of scikit-learn that begins with a vectorizer does."""
+        if any(hasattr(model, name) for name in ("n_features_in_", "feature_names_in_")):
+            return False
+        try:
+            return bool(np.shape(model.predict_proba(["a text", "and another one"]))[:1] == (2,))
+        except Exception:
+            return False
 
     def _advice(self, rows: Tensor) -> str:
         if isinstance(self.inputs, TextInputs) and not all(self.inputs.decode(rows)):
@@ -166,7 +181,7 @@ def described(
     if outputs not in (None, *get_args(Outputs)):
         *others, last = map(repr, get_args(Outputs))
         raise InputError(f"outputs must be {', '.join(others)} or {last}, not {outputs!r}")
-    takes_decoded = is_probability_model(net) or (
+    takes_decoded = ProbabilityModel.wraps(net) or (
         (data is not None or isinstance(inputs, Text)) and not isinstance(net, nn.Module)
     )
     ranges = None
@@ -244,7 +259,7 @@ def _inputs_of(
     """The kind of input that a net takes: ``inputs`` if given, otherwise the kind that ``data`` describe, otherwise pictures of the size
     ``size`` with the settings in ``pictures``.
     """
-    if not callable(net) and not is_probability_model(net):
+    if not callable(net) and not ProbabilityModel.wraps(net):
         raise InputError(
             f"net must be a torch module, a function, a model with predict_proba, or a regressor, not {type(net).__name__}"
         )
@@ -263,9 +278,9 @@ def _inputs_of(
             pictures |= {"unlimited": True, "colours": (mean, std)}
             pictures |= {"mean": (0.0,) * len(mean), "std": (1.0,) * len(std)}
         return Pictures(size=size, **pictures)  # type: ignore[arg-type]
-    if takes_texts(net):
+    if ProbabilityModel.takes_texts(net):
         return Text()
-    if is_probability_model(net):
+    if ProbabilityModel.wraps(net):
         raise InputError(
             f"a classifier of {type(net).__name__} needs data=, rows like those that it was fitted on: pm.Classifier(model, data=frame)"
         )
@@ -323,21 +338,6 @@ def _check_rounding(model: Any, data: Any, inputs: Rows) -> None:
             f"rows are kept in float32, and the output of {_name_of(model)} changes by up to {moved:.2g} if they are rounded to it. Give columns "
             f"of many digits fewer, such as {long.name!r}: subtract a constant, or use another unit"
         )
-
-
-def takes_texts(model: Any) -> bool:
-    """Whether a fitted model takes a list of strings, as a pipeline of scikit-learn that begins with a vectorizer does."""
-    if any(hasattr(model, name) for name in ("n_features_in_", "feature_names_in_")):
-        return False
-    try:
-        return bool(np.shape(model.predict_proba(["a text", "and another one"]))[:1] == (2,))
-    except Exception:
-        return False
-
-
-def is_probability_model(net: object) -> bool:
-    """Whether an object is a model, but neither a torch net nor a function."""
-    return _own_call_of(net) is not None
 
 
 def _name_of(model: object) -> str:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils import data as torch_data
 
 from proofmap.classifier.classifier import Classifier
-from proofmap.classifier.probability_models import is_probability_model
+from proofmap.classifier.probability_models import ProbabilityModel
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Pictures, Rows, Series
 
@@ -35,7 +35,7 @@ def as_classifier(net: Any, images: Any = None) -> Classifier:
         return net
     if isinstance(net, str):
         raise InputError(f"the first argument must be a model, not a name; write pm.load_classifier({net!r})")
-    if not (callable(net) or is_probability_model(net)):
+    if not (callable(net) or ProbabilityModel.wraps(net)):
         raise InputError(
             f"the first argument must be a Classifier, a module, a function or a fitted model, not {type(net).__name__}"
         )
@@ -49,7 +49,7 @@ def as_classifier(net: Any, images: Any = None) -> Classifier:
         and not isinstance(given, Tensor)
         and (np.ndim(given) == 2 or isinstance(given, str))
     )
-    if is_probability_model(net) or of_table:
+    if ProbabilityModel.wraps(net) or of_table:
         return Classifier(net, data=images)
     inputs = _inputs_of(net, given)
     found = Classifier(net, inputs=inputs, outputs="find")

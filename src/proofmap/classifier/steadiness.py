@@ -36,36 +36,6 @@ class UnsteadyNet(ModelError):
     """The net is not a function of the image: its outputs differ between two calls, or depend on the other images."""
 
 
-def count_labels(classifier: Classifier) -> int:
-    """The number of labels of a net, found by a pass of two test inputs. Raises an error if the net fails on these inputs, if two calls give
-    different outputs, or if the outputs for an input depend on the other inputs of the batch.
-    """
-    inputs = classifier.inputs
-
-    @torch.no_grad()
-    def look(x: Tensor) -> Tensor:
-        return _comparable(classifier(x), classifier.outputs)
-
-    try:
-        ramp = inputs.probe().to(classifier.device)
-        pair, alone, again = look(torch.cat([classifier.blank(1), ramp])), look(ramp), look(ramp)
-    except ModelError:
-        raise
-    except Exception as error:
-        raise ModelError(
-            f"the net fails on two {inputs.noun} of shape ({', '.join(map(str, inputs.shape))}): "
-            f"{reason_of(error)}. {inputs.shape_hint}"
-        ) from error
-    if (moved := _largest_change(again, alone)) > _limit(classifier.dtype):
-        raise UnsteadyNet(
-            f"two calls of the net on the same {inputs.singular} give outputs that differ by {_size(moved, alone)}, so f(x, a) is not defined. Make it "
-            "a function of its input alone: look for a dropout that stays on in evaluation mode, other random numbers, or a state that changes with "
-            "every call (a counter, a running mean, a cache)."
-        )
-    _check_company(pair[1:], alone, inputs)
-    return pair.shape[1]
-
-
 def _check_company(among: Tensor, alone: Tensor, inputs: Inputs) -> None:
     """Raise if a net's outputs for the same inputs differ between a batch with other inputs (``among``) and one without (``alone``)."""
     if (moved := _largest_change(among, alone)) > _OTHER_COMPANY:
@@ -84,6 +54,36 @@ class FirstLook:
     def __init__(self, classifier: Classifier, images: Tensor) -> None:
         self.classifier, self.images = classifier, private_copy(images[:_LOOKED_AT])
         self._before = self._outputs(self.images)
+
+    @staticmethod
+    def count_labels(classifier: Classifier) -> int:
+        """The number of labels of a net, found by a pass of two test inputs. Raises an error if the net fails on these inputs, if two calls give
+        different outputs, or if the outputs for an input depend on the other inputs of the batch.
+        """
+        inputs = classifier.inputs
+
+        @torch.no_grad()
+        def look(x: Tensor) -> Tensor:
+            return _comparable(classifier(x), classifier.outputs)
+
+        try:
+            ramp = inputs.probe().to(classifier.device)
+            pair, alone, again = look(torch.cat([classifier.blank(1), ramp])), look(ramp), look(ramp)
+        except ModelError:
+            raise
+        except Exception as error:
+            raise ModelError(
+                f"the net fails on two {inputs.noun} of shape ({', '.join(map(str, inputs.shape))}): "
+                f"{reason_of(error)}. {inputs.shape_hint}"
+            ) from error
+        if (moved := _largest_change(again, alone)) > _limit(classifier.dtype):
+            raise UnsteadyNet(
+                f"two calls of the net on the same {inputs.singular} give outputs that differ by {_size(moved, alone)}, so f(x, a) is not defined. Make it "
+                "a function of its input alone: look for a dropout that stays on in evaluation mode, other random numbers, or a state that changes with "
+                "every call (a counter, a running mean, a cache)."
+            )
+        _check_company(pair[1:], alone, inputs)
+        return pair.shape[1]
 
     def check(self, during: str) -> None:
         """Refuse a net whose outputs have changed ``during`` the work, or depend on the other images of a batch or their order."""

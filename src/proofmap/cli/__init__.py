@@ -16,7 +16,7 @@ import typer
 
 from proofmap.cli.console import print_result, stderr
 from proofmap.core.allocator import keep_memory
-from proofmap.core.errors import BatchSizeWarning, ProofmapError
+from proofmap.core.errors import ProofmapError
 from proofmap.core.text import one_line
 from proofmap.core.version import source_version
 from proofmap.plugins.failures import place_of, reason_of
@@ -198,7 +198,7 @@ def main(app: typer.Typer | None = None) -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     with warnings.catch_warnings():
-        warnings.simplefilter("always", BatchSizeWarning)
+        warnings.filterwarnings("always", "out of memory: continuing")
         warnings.showwarning = _notes()
         try:
             app()

@@ -15,9 +15,9 @@ from typing import Annotated, Any
 import torch
 import typer
 
-from proofmap.classifier.memory import device_memory
 from proofmap.cli import options
 from proofmap.cli.console import print_result
+from proofmap.core.batching import device_memory
 from proofmap.core.errors import import_advice
 from proofmap.core.text import one_line
 from proofmap.core.version import environment

@@ -6,7 +6,6 @@ import importlib
 from types import ModuleType
 
 __all__ = [
-    "BatchSizeWarning",
     "InputError",
     "MissingExtra",
     "ModelError",
@@ -63,7 +62,3 @@ def import_advice(error: Exception, extra: str) -> str:
             "both for the CPU or both for CUDA."
         )
     return f"Its own dependencies may be missing or damaged; pip install 'proofmap[{extra}]' brings them."
-
-
-class BatchSizeWarning(UserWarning):
-    """The batch was halved because the device ran out of memory."""

@@ -26,10 +26,6 @@ _NOT_READ = {
 """Suffixes of pictures that are not read; files with them are named in a warning."""
 
 
-class UnreadWarning(UserWarning):
-    """A folder has pictures in an unsupported format."""
-
-
 class ImageFiles(Dataset):
     """Image files below one folder.
 
@@ -143,7 +139,7 @@ def files_below(folder: str | Path) -> list[str]:
     """The image files below a folder, as relative paths with ``/``, in alphabetical order of their folders.
 
     Hidden files, links to a parent folder, and pictures that Proofmap wrote are left out. A file is opened only if its folder
-    has results of Proofmap. Pictures of other formats are named in an :class:`UnreadWarning`.
+    has results of Proofmap. Pictures of other formats are named in a warning.
     """
     if os.path.realpath(folder) == os.path.realpath(os.sep):
         raise InputError(f"{folder} is the whole file system; name the folder that holds the images")
@@ -157,7 +153,6 @@ def files_below(folder: str | Path) -> list[str]:
         warnings.warn(
             f"{counted(len(unread), 'picture')} in {one_line(str(folder))} not read, because of the format: "
             f"{one_line(', '.join(sorted(unread)[:3]))}{', ...' if len(unread) > 3 else ''}; convert to JPEG or PNG",
-            UnreadWarning,
             stacklevel=2,
         )
     return sorted(found, key=lambda file: file.split("/"))

@@ -140,10 +140,6 @@ LEAST_SHARE = 0.4
 """If the net sees a smaller share of a photo's area than this, a warning is given. ImageNet's crop keeps half of a 3 : 2 photo."""
 
 
-class CropWarning(UserWarning):
-    """The net sees only a small part of a photo."""
-
-
 def load_images(paths: str | Path | Sequence[str | Path], classifier: Classifier) -> NamedImages:
     """Photos ``(N, 3, H, W)`` on the classifier's device, resized and cropped by the classifier's preprocessing.
 
@@ -177,6 +173,5 @@ def warn_of_crop(name: str, photo: Image.Image, inputs: Pictures) -> None:
         warnings.warn(
             f"{name} is {photo.width} x {photo.height}: the net sees the middle {100 * share:.0f} % of it. "
             "fit='pad' (--fit pad) shows all of it, fit='squash' all of it out of proportion",
-            CropWarning,
             stacklevel=3,
         )

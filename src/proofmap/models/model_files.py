@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from proofmap.classifier.onnx_model import OnnxModel
-from proofmap.classifier.probability_models import takes_texts
+from proofmap.classifier.probability_models import ProbabilityModel
 from proofmap.classifier.ranges import predicts_number
 from proofmap.core.errors import InputError, ModelError, ProofmapError, require
 from proofmap.core.files import suggest_path
@@ -47,7 +47,7 @@ def load_model_file(spec: ModelSpec, data: Any = None) -> tuple[Any, dict[str, A
         arguments["names"] = spec.listed("names")
     if isinstance(model, OnnxModel) and len(model.shape) == _PICTURE:
         return model, {**arguments, "outputs": arguments["outputs"] or "logits", **_picture(model, spec)}
-    if spec.scheme == "sklearn" and takes_texts(model):
+    if spec.scheme == "sklearn" and ProbabilityModel.takes_texts(model):
         return model, {**arguments, "inputs": _texts(spec, data)}
     unread = [key for key in _TEXT if key in spec.options]
     if unread or (data is not None and Text().takes(data)):

@@ -75,10 +75,6 @@ TOLERANCE = 0.05
 """The relative gap above which a method warns (see :func:`gap`)."""
 
 
-class SumRuleWarning(UserWarning):
-    """The values of a map do not add up to the number that they distribute."""
-
-
 def gap(found: Tensor, expected: Tensor, labels: Tensor) -> float:
     """The relative gap sum |found - expected| / sum |expected|, summed over all (image, label) pairs ``(N, L)``; 0 if both are 0.
 
@@ -98,7 +94,6 @@ def check_sums(method: str, found: Tensor, expected: Tensor, labels: Tensor, adv
         warnings.warn(
             f"the maps of {method} should add up to {float(expected[labels != NO_LABEL].abs().mean()):.3g} on average "
             f"and are off by {measured:.0%} of it; {advice}",
-            SumRuleWarning,
             stacklevel=2,
         )
 
@@ -168,8 +163,7 @@ class IntegratedGradients(BaselineMethod):
 
     x' is the baseline, any fill: ``gray`` (the mean colour, zero for the net), ``gray:color=0`` (black), ``blur``, ...; a random
     fill is drawn ``draws`` times, and the maps are averaged (expected gradients, Erion et al. 2021, with random images). Values are
-    signed and add up to logit_a(x) - logit_a(x'); if they do not, there are too few steps, and a
-    :class:`~proofmap.methods.gradients.paths.SumRuleWarning` says by how much.
+    signed and add up to logit_a(x) - logit_a(x'); if they do not, there are too few steps, and a warning says by how much.
 
     Presets: ``captum`` (the defaults: zero after normalisation, 50 Gauss-Legendre steps), ``sundararajan`` (black, a
     right Riemann sum of 300 steps, the most they say is needed).

@@ -213,10 +213,6 @@ def _with_weights(classifier: Classifier, state: State | None, path: Path) -> Cl
     return classifier.with_net(net)
 
 
-class MaskerWarning(UserWarning):
-    """A label was not in a masker's training data."""
-
-
 PACKAGED = Path(__file__).parent / "weights"
 """The folder of the maskers that come with the package."""
 HEADER = "proofmap-masker"
@@ -465,7 +461,6 @@ class RealTimeSaliency(TrainedMasker):
                 f"{self.name}: its masker was trained on {header.data} and knows {len(known) - 1} of "
                 f"{len(session.net.names)} labels; maps of the others, which are asked for here, say nothing. Name the "
                 "file of a masker that was trained on them, or choose another method",
-                MaskerWarning,
                 stacklevel=2,
             )
 

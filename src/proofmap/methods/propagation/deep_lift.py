@@ -145,7 +145,7 @@ class DeepLIFT(BaselineMethod):
 
     The rules are in :mod:`proofmap.methods.propagation.deep_lift`. x' is any fill, as for integrated gradients; a random fill is
     drawn ``draws`` times, and the maps are averaged (with random images: DeepSHAP, Lundberg and Lee 2017). Values are signed and
-    add up to logit_a(x) - logit_a(x'); if not, a :class:`~proofmap.methods.gradients.paths.SumRuleWarning` reports the difference.
+    add up to logit_a(x) - logit_a(x'); if not, a warning reports the difference.
     A net with attention, gates or layer-norm is refused.
     """
 

@@ -497,7 +497,7 @@ class LRP(RelevanceMethod):
     ``epsilon-alpha2-beta1-flat`` (Kohlbrenner et al. 2020).
 
     Values are signed. Together with what biases absorb they add up to the logit; if not, a
-    :class:`~proofmap.methods.gradients.paths.SumRuleWarning` reports the difference. A net with an operation without a rule
+    warning reports the difference. A net with an operation without a rule
     (attention, gates, layer-norm) is refused.
 
     >>> LRP.preset("epsilon").conv
