@@ -143,7 +143,7 @@ def test_a_file_edited_within_a_second_is_never_taken_from_bytecode(
             os.utime(file, ns=(10**18 + int(value) + k, 10**18 + int(value) + k))
         sys.modules.pop("beside_edited", None)
         importlib.invalidate_caches()
-        found.append(from_python_file(mine, "BOTH", "pair"))
+        found.append(from_python_file(f"{mine}:BOTH", "pair"))
     assert found == [(1, 1), (2, 2)]
     assert not (tmp_path / "__pycache__").exists() and not sys.dont_write_bytecode
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from benchmarks.maskers.train import train_masker
-from proofmap.core.progress import CallbackTask, Progress
+from proofmap.core.progress import Progress, ProgressTask
 from proofmap.methods import METHODS, Method, make_method
 from proofmap.testing import check_method
 from tests.toys import PICTURES, classifier_of, values
@@ -104,9 +104,9 @@ class Counted(Progress):
     def __init__(self) -> None:
         self.announced, self.done = 0, list[int]()
 
-    def task(self, what: str, passes: int) -> CallbackTask:
+    def task(self, what: str, passes: int) -> ProgressTask:
         self.announced += passes
-        return CallbackTask(self.done.append)
+        return ProgressTask(self.done.append)
 
 
 def keeps_the_contract(method: Method) -> None:

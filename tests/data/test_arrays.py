@@ -79,9 +79,8 @@ def test_a_value_outside_the_range_fails_its_picture_alone(value: float) -> None
     images[1, 4, 4, 0] = value
     (block,) = load_blocks(ArrayImages(images), conv_classifier())
     assert block.indices == (0, 2)
-    (failure,) = block.failures
-    assert failure.name == "image-00001"
-    assert "divide 8-bit pixels by 255" in failure.reason
+    assert list(block.failures) == ["image-00001"]
+    assert "divide 8-bit pixels by 255" in block.failures["image-00001"]
 
 
 def test_labels_are_integers_in_either_usual_shape() -> None:
@@ -287,7 +286,7 @@ def classifier(inputs: Inputs = SERIES) -> Classifier:
 def test_the_loader_gives_the_values_as_they_are(inputs: Inputs, values: torch.Tensor, given_as: Any) -> None:
     dataset = TensorData(given_as(values), kind=inputs.kind)
     blocks = list(load_blocks(dataset, classifier(inputs), [3, 0, 8, 8], block_size=3))
-    assert [block.failures for block in blocks] == [(), ()]
+    assert [block.failures for block in blocks] == [{}, {}]
     assert torch.equal(torch.cat([block.images for block in blocks]), values[[3, 0, 8, 8]])
 
 
@@ -324,7 +323,7 @@ def test_a_value_that_is_not_finite_fails_its_item_alone(value: float) -> None:
     values[1, 4] = value
     (block,) = load_blocks(TensorData(values, kind="rows", title="scores"), classifier(ROWS))
     assert block.indices == (0, 2)
-    assert [failure.reason for failure in block.failures] == [
+    assert list(block.failures.values()) == [
         "row-00001 of scores has NaN or infinity; remove this item, or replace the values"
     ]
 

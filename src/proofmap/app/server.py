@@ -24,7 +24,7 @@ from proofmap.app.jobs import Busy, Cancelled, JobQueue, MapJob, NetWorker
 from proofmap.app.nets import Facts, Nets
 from proofmap.app.security import Access
 from proofmap.core.files import distinct_names
-from proofmap.core.progress import CallbackTask, Progress, ProgressTask
+from proofmap.core.progress import Progress, ProgressTask
 from proofmap.core.ranking import rank
 from proofmap.judging import evaluate, proof_metrics
 from proofmap.metrics.curves import Curves
@@ -81,7 +81,7 @@ class _Watcher(Progress):
                 )
             self.step()
 
-        return CallbackTask(advanced)
+        return ProgressTask(advanced)
 
     def show(self, image: int, label: int, snapshot: Snapshot) -> None:
         """Add an event with a mask that is being learned."""

@@ -181,7 +181,7 @@ def explain(
         chosen = [make_method(default_method(classifier))]
     (block,) = load_blocks(data, classifier, indices, block_size=len(indices))
     if not block.indices:
-        raise pm.InputError(block.failures[0].reason)
+        raise pm.InputError(next(iter(block.failures.values())))
     if isinstance(classifier.inputs, Pictures):
         for i in block.indices:
             warn_of_crop(data.names[i], data.read(i), classifier.inputs)
@@ -230,8 +230,8 @@ def explain(
             crops=crops,
         )
     print_written([folder / path.name for path in (*written, report)])
-    for failure in block.failures:
-        stderr.print(f"failed: {failure.reason}")
+    for reason in block.failures.values():
+        stderr.print(f"failed: {reason}")
     if block.failures:
         raise typer.Exit(options.FAILED)
 

@@ -125,5 +125,5 @@ def _images(
     indices = range(len(dataset)) if number is None else random_choice(dataset.names, number, seed=seed)
     (block,) = load_blocks(dataset, classifier, list(indices), block_size=len(indices))
     if block.failures:
-        raise InputError(block.failures[0].reason)
+        raise InputError(next(iter(block.failures.values())))
     return {"classifier": classifier, "images": block.images}

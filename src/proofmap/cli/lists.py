@@ -158,14 +158,13 @@ def _plugins(kind: str, name: str | None, _: Path) -> list[Record]:
     from proofmap.fills import FILLS
     from proofmap.methods import METHODS
     from proofmap.metrics import GAMES, METRICS, TARGETS
-    from proofmap.plugins.python_file import from_python_file, split_python_file
+    from proofmap.plugins.python_file import from_python_file
     from proofmap.plugins.settings import Plugin
 
     registries: tuple[Registry[Any], ...] = (METHODS, METRICS, FILLS, GAMES, TARGETS)
     registry = dict(zip(_EXAMPLES, registries, strict=True))[kind]
     if name is not None and ".py" in name:
-        file, called, _settings = split_python_file(name if ".py:" in name else f"{name}:")
-        found = from_python_file(file, called, registry.kind)
+        found = from_python_file(name if ".py:" in name else f"{name}:", registry.kind)
         if not (isinstance(found, type) and issubclass(found, Plugin)):
             raise InputError(f"{name} is not a class, so it has no settings to list")
         return [_plugin_record(found)]

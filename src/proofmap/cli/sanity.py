@@ -94,7 +94,7 @@ def sanity(
     indices = [k * len(dataset) // count for k in range(count)]
     (block,) = load_blocks(dataset, classifier, indices, block_size=max(1, count))
     if not block.indices:
-        raise pm.InputError(block.failures[0].reason)
+        raise pm.InputError(next(iter(block.failures.values())))
     found = pm.sanity_checks(
         classifier,
         block.images,
@@ -119,7 +119,7 @@ def sanity(
         except MissingExtra as missing:
             stderr.print(str(missing))
         print_written(written)
-    for failure in block.failures:
-        stderr.print(f"failed: {failure.reason}")
+    for reason in block.failures.values():
+        stderr.print(f"failed: {reason}")
     if block.failures:
         raise typer.Exit(options.FAILED)

@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from itertools import islice
@@ -306,15 +306,6 @@ def suggest_path(path: str | Path) -> str:
     rest = Path(path).relative_to(missing)
     found = [whole if os.path.exists(whole := place / rest) else place for place in found]
     return f" Did you mean {' or '.join(repr(one_line(str(place))) for place in found)}?" if found else ""
-
-
-def list_nearby(path: str | Path, suffixes: Collection[str]) -> str:
-    """A sentence that names up to three files with these suffixes in the folder of a path; empty if there are none."""
-    folder = Path(path).parent
-    found = [name for name in _names_in(folder) if Path(name).suffix.lower() in suffixes]
-    shown = ", ".join(one_line(str(folder / name)) for name in found[:3])
-    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-    return f" Near it: {shown}{more}." if found else ""
 
 
 def _names_in(folder: Path) -> list[str]:

@@ -303,19 +303,6 @@ def label_array(labels: Sequence[Sequence[int]]) -> NDArray[np.int64]:
     return np.array([[*row, *[NO_LABEL] * (widest - len(row))] for row in labels], dtype=np.int64)
 
 
-def truth_table(truths: Sequence[Sequence[int]]) -> Tensor | None:
-    """The true labels of each image as a tensor ``(N,)``, or ``(N, T)`` if an image has several, padded with ``NO_LABEL``. None if no
-    label is known.
-
-    >>> truth_table([[3], []]), truth_table([[3], [4, 5]]).tolist(), truth_table([[], []])
-    (tensor([ 3, -1]), [[3, -1], [4, 5]], None)
-    """
-    if not any(map(len, truths)):
-        return None
-    table = torch.from_numpy(label_array(truths))
-    return table[:, 0] if table.shape[1] == 1 else table
-
-
 def check_labels(
     labels: Tensor,
     n_images: int,

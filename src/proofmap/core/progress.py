@@ -11,10 +11,15 @@ from proofmap.core.text import one_line
 
 
 class ProgressTask:
-    """One running job; a context manager. This base class reports nothing."""
+    """One running job; a context manager. After each step it calls ``advanced``, if that is given, with the number of passes."""
+
+    def __init__(self, advanced: Callable[[int], None] | None = None) -> None:
+        self.advanced = advanced
 
     def advance(self, passes: int, note: str = "") -> None:
         """Report that ``passes`` more passes are done. ``note`` is a value to show, such as the loss."""
+        if self.advanced is not None:
+            self.advanced(passes)
 
     def __enter__(self) -> Self:
         return self
@@ -29,16 +34,6 @@ class Progress:
 
     def task(self, what: str, passes: int) -> ProgressTask:
         return ProgressTask()
-
-
-class CallbackTask(ProgressTask):
-    """A job that calls ``advanced`` after each step with the number of passes."""
-
-    def __init__(self, advanced: Callable[[int], None]) -> None:
-        self.advanced = advanced
-
-    def advance(self, passes: int, note: str = "") -> None:
-        self.advanced(passes)
 
 
 class Lines(Progress):

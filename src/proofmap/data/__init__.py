@@ -2,7 +2,7 @@
 
 from proofmap.data.arrays import ArrayImages, TensorData
 from proofmap.data.dataset import Dataset, random_choice, true_outputs
-from proofmap.data.loader import ImageBlock, Unreadable, load_blocks
+from proofmap.data.loader import ImageBlock, load_blocks
 from proofmap.data.specs import list_datasets, load_dataset, open_data, rebuild_dataset
 from proofmap.data.table_rows import TableData
 
@@ -12,7 +12,6 @@ __all__ = [
     "ImageBlock",
     "TableData",
     "TensorData",
-    "Unreadable",
     "list_datasets",
     "load_blocks",
     "load_dataset",

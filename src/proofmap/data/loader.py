@@ -23,29 +23,20 @@ _Objects = Mapping[int, Sequence[Box]]
 
 
 @dataclass(frozen=True)
-class Unreadable:
-    """A picture that could not be read, and why."""
-
-    index: int
-    name: str
-    reason: str
-
-
-@dataclass(frozen=True)
 class ImageBlock:
     """A block of pictures. Each requested picture is either in ``images`` or in ``failures``, in the requested order.
 
     Attributes:
         indices: the pictures that could be read.
         images: these pictures, ``(n, C, H, W)`` in [0, 1] on the classifier's device; n may be 0.
-        failures: the pictures that could not be read.
+        failures: the names of the pictures that could not be read, and why.
         objects: for each picture that could be read, the boxes of its objects by output of the net, in pixels of the net's input. Objects that the net has no
             output for are left out.
     """
 
     indices: tuple[int, ...]
     images: Tensor
-    failures: tuple[Unreadable, ...]
+    failures: Mapping[str, str]
     objects: tuple[_Objects, ...] = ()
 
 
@@ -101,7 +92,7 @@ def load_listed(
 
     def in_background() -> Generator[ImageBlock, None, None]:
         pool = ThreadPoolExecutor(threads, thread_name_prefix="proofmap-loader")
-        started: deque[tuple[Sequence[int], Tensor, list[Future[_Objects | Unreadable]]]] = deque()
+        started: deque[tuple[Sequence[int], Tensor, list[Future[_Objects | str]]]] = deque()
         try:
             for members in blocks:
                 images = torch.empty((len(members), *inputs.shape), pin_memory=device.type == "cuda")
@@ -112,9 +103,9 @@ def load_listed(
                 started.append((members, images, tasks))
                 del images, tasks  # a block belongs to its receiver alone
                 if len(started) > ahead:
-                    yield _finished(*started.popleft(), device)
+                    yield _finished(dataset, *started.popleft(), device)
             while started:
-                yield _finished(*started.popleft(), device)
+                yield _finished(dataset, *started.popleft(), device)
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
@@ -127,7 +118,7 @@ def _read(
     outputs: Sequence[int | None] | None,
     index: int,
     place: NDArray[np.float32],
-) -> _Objects | Unreadable:
+) -> _Objects | str:
     """Write the values of item ``index`` to ``place``. Returns the item's boxes by label, or by the output that ``outputs`` has for each
     label, or the reason why it could not be read."""
     try:
@@ -138,16 +129,22 @@ def _read(
         by_output = {label if outputs is None else outputs[label]: boxes for label, boxes in moved.items()}
         return {at: boxes for at, boxes in by_output.items() if boxes and at is not None}
     except Exception as error:
-        return Unreadable(index, dataset.names[index], reason_of(error))
+        return reason_of(error)
 
 
 def _finished(
-    members: Sequence[int], images: Tensor, tasks: list[Future[_Objects | Unreadable]], device: torch.device
+    dataset: Dataset,
+    members: Sequence[int],
+    images: Tensor,
+    tasks: list[Future[_Objects | str]],
+    device: torch.device,
 ) -> ImageBlock:
     """Wait until all items of a block are read, and return the block."""
     outcomes = [task.result() for task in tasks]
-    failures = tuple(outcome for outcome in outcomes if isinstance(outcome, Unreadable))
-    read = {k: found for k, found in enumerate(outcomes) if not isinstance(found, Unreadable)}
+    failures = {
+        dataset.names[i]: why for i, why in zip(members, outcomes, strict=True) if isinstance(why, str)
+    }
+    read = {k: found for k, found in enumerate(outcomes) if not isinstance(found, str)}
     if failures:
         images = images[list(read)]
     indices = tuple(members[k] for k in read)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 import torch
@@ -12,11 +14,11 @@ from PIL import Image
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError, require
-from proofmap.core.files import check_ends, distinct_names, list_nearby, suggest_path
+from proofmap.core.files import check_ends, distinct_names, suggest_path
 from proofmap.core.inputs import Pictures
 from proofmap.core.inputs.pictures import SUFFIXES, decode_image
 from proofmap.core.tensors import NamedImages
-from proofmap.core.text import check_known, did_you_mean
+from proofmap.core.text import check_known, did_you_mean, one_line
 from proofmap.data.dataset import reader
 from proofmap.data.folders import ImageFiles, files_below, printable
 
@@ -40,6 +42,7 @@ SAMPLES: dict[str, str] = {
 }
 """Short names of the photographs, and their files."""
 
+_MOST_LISTED = 20_000  # names of a folder
 SAMPLE = "sample:"
 """The prefix that marks the name of a sample photograph in a list of files."""
 
@@ -93,10 +96,20 @@ def no_such_place(place: str, suffixes: Collection[str] = SUFFIXES) -> str:
     hint = (
         suggest_path(place)
         or did_you_mean(Path(place).stem.lower(), SAMPLES, most=1, before=SAMPLE)
-        or list_nearby(place, suffixes)
+        or _nearby(Path(place).parent, suffixes)
         or f" Sample photographs are named as in {SAMPLE}rocket."
     )
     return f"there is no file or folder {place}.{hint}"
+
+
+def _nearby(folder: Path, suffixes: Collection[str]) -> str:
+    """A sentence that names up to three files with these suffixes in a folder; empty if there are none."""
+    found: list[str] = []
+    with suppress(OSError, ValueError), os.scandir(folder) as entries:
+        names = (entry.name for entry in islice(entries, _MOST_LISTED) if not entry.name.startswith("."))
+        found = sorted(name for name in names if Path(name).suffix.lower() in suffixes)
+    shown = ", ".join(one_line(str(folder / name)) for name in found[:3])
+    return f" Near it: {shown}{f' and {len(found) - 3} more' if len(found) > 3 else ''}." if found else ""
 
 
 def load_sample(name: str) -> Image.Image:

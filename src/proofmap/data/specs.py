@@ -86,10 +86,10 @@ def names_data_file(text: str) -> bool:
     return Path(text.partition("?")[0]).suffix.lower() in _BY_SUFFIX
 
 
-def is_open_csv(data: str | Path | Sequence[str | Path]) -> bool:
+def _is_open_csv(data: str | Path | Sequence[str | Path]) -> bool:
     """Whether the data is one CSV file without a kind before it. The net's kind of input then decides how the file is read.
 
-    >>> is_open_csv("beats.csv?target=label"), is_open_csv("series:beats.csv"), is_open_csv("photos/")
+    >>> _is_open_csv("beats.csv?target=label"), _is_open_csv("series:beats.csv"), _is_open_csv("photos/")
     (True, False, False)
     """
     places = [data] if isinstance(data, (str, Path)) else list(data)
@@ -104,7 +104,7 @@ def read_for(data: str | Path | Sequence[str | Path], inputs: str) -> str | Path
     >>> read_for("beats.csv?target=label", "series"), read_for("photos.csv", "pictures")
     ('series:beats.csv?target=label', 'photos.csv')
     """
-    if inputs not in _READ_FOR or not is_open_csv(data):
+    if inputs not in _READ_FOR or not _is_open_csv(data):
         return data
     text = str(data if isinstance(data, (str, Path)) else data[0])
     return f"{_READ_FOR[inputs]}:{text}"

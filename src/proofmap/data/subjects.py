@@ -13,7 +13,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names
 from proofmap.core.inputs import Box
-from proofmap.core.labels import NO_LABEL, LabelRule, label_index, truth_table
+from proofmap.core.labels import NO_LABEL, LabelRule, label_array, label_index
 from proofmap.core.tensors import NamedImages, private_copy
 from proofmap.core.text import counted
 from proofmap.data.dataset import Dataset, true_outputs
@@ -60,6 +60,23 @@ class Subjects:
             own.get(row[0], ()) if len(row) == 1 else () for own, row in zip(self.objects, rows, strict=True)
         ]
         object.__setattr__(self, "boxes", boxes)
+
+    @staticmethod
+    def truth_of(truths: Sequence[Sequence[int]]) -> Tensor | None:
+        """The true labels of each image as a tensor ``(N,)``, or ``(N, T)`` if an image has several, padded with ``NO_LABEL``. None if no
+        label is known.
+
+        >>> (
+        ...     Subjects.truth_of([[3], []]),
+        ...     Subjects.truth_of([[3], [4, 5]]).tolist(),
+        ...     Subjects.truth_of([[], []]),
+        ... )
+        (tensor([ 3, -1]), [[3, -1], [4, 5]], None)
+        """
+        if not any(map(len, truths)):
+            return None
+        table = torch.from_numpy(label_array(truths))
+        return table[:, 0] if table.shape[1] == 1 else table
 
     def __len__(self) -> int:
         return len(self.images)
@@ -118,7 +135,7 @@ def as_subjects(
     rule.check_rows(len(data), inputs.singular)
     for block in load_blocks(data, classifier, block_size=block_size):
         if block.failures:
-            name, reason = block.failures[0].name, block.failures[0].reason
+            name, reason = next(iter(block.failures.items()))
             raise InputError(reason if name in reason else f"{name}: {reason}")
         truths = true_outputs(data, outputs, block.indices)
         around = block.objects if any(block.objects) else ()
@@ -138,7 +155,7 @@ def _checked(
 ) -> Subjects:
     """The images with their labels, and with boxes as plain numbers."""
     inputs = classifier.inputs
-    truth = None if truths is None else truth_table(truths)
+    truth = None if truths is None else Subjects.truth_of(truths)
     for given, what in (
         (boxes, f"{len(boxes)} lists of boxes"),
         (objects, f"objects of {len(objects)} images"),

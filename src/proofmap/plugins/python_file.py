@@ -41,20 +41,10 @@ def is_python_file(spec: str) -> bool:
     return ".py:" in spec and "=" not in spec.partition(".py:")[0]
 
 
-def split_python_file(spec: str) -> tuple[str, str, str]:
-    """The file, the name of the object in it, and the settings after the name, from a spec of the form ``FILE.py:NAME:SETTINGS``.
-
-    >>> split_python_file("mine.py:brightness:power=2")
-    ('mine.py', 'brightness', 'power=2')
-    """
-    file, _, rest = spec.partition(".py:")
-    name, _, settings = rest.partition(":")
-    return f"{file}.py", name.strip(), settings
-
-
-def from_python_file(file: str | Path, name: str, what: str) -> Any:
-    """The object ``name`` of a file, which is run for it (:func:`module_of`)."""
-    path = Path(file)
+def from_python_file(spec: str, what: str) -> Any:
+    """The object that ``FILE.py:NAME`` names; the file is run for it (:func:`module_of`)."""
+    file, _, after = spec.partition(".py:")
+    path, name = Path(f"{file}.py"), after.partition(":")[0].strip()
     if not path.is_file():
         raise InputError(f"there is no file {str(path)!r} to take the {what} from.{suggest_path(path)}")
     module = module_of(path)

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from proofmap.core.errors import InputError
 from proofmap.core.registry import Registry
-from proofmap.plugins.python_file import from_python_file, is_python_file, module_of, split_python_file
+from proofmap.plugins.python_file import from_python_file, is_python_file, module_of
 from proofmap.plugins.settings import (
     Plugin,
     check_names,
@@ -89,8 +89,7 @@ def _made(
             name += ":"
         if not is_python_file(name):
             return _built(registry[name], rest, settings, defaults)
-        file, called, _ = split_python_file(name)
-        spec = from_python_file(file, called, base.noun)
+        spec = from_python_file(name, base.noun)
         if (rest or settings) and not isinstance(spec, type):
             raise InputError(
                 f"{name} is not a class of {base.noun}s, so it has no settings; write {name} alone"
@@ -117,8 +116,9 @@ def _name_and_rest(spec: str, registry: Registry[Any]) -> tuple[str, str]:
     if spec.endswith(")") and inner and "=" not in head and whole:
         return head.strip(), inner[:-1]
     if is_python_file(spec) and name not in registry:  # in top-label:FILE.py:NAME, the file is a setting
-        file, called, rest = split_python_file(spec)
-        return f"{file}:{called}", rest
+        file, _, after = spec.partition(".py:")
+        called, _, rest = after.partition(":")
+        return f"{file}.py:{called}", rest
     return name.strip(), rest
 
 

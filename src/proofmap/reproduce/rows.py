@@ -122,7 +122,7 @@ def draw_sample(job: Job, data: str | None = None, number: int | None = None) ->
     indices = random_choice(dataset.names, count, seed=study.images.seed)
     (block,) = load_blocks(dataset, classifier, indices, block_size=max(1, count))
     if block.failures:
-        raise InputError(block.failures[0].reason)
+        raise InputError(next(iter(block.failures.values())))
     images = classifier.check_images(block.images)
     labels = classifier.choose_labels(images, study.labels, seed=study.seed)
     return Sample(classifier, images, labels, opened.methods)

@@ -17,7 +17,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.labels import LabelRule
 from proofmap.data.dataset import Dataset
 from proofmap.data.distractors import Distractors
-from proofmap.data.specs import is_open_csv, open_data, read_for, rebuild_dataset
+from proofmap.data.specs import open_data, read_for, rebuild_dataset
 from proofmap.data.table_rows import TableData
 from proofmap.methods.controls import map_sources
 from proofmap.methods.given import Given, GivenMaps, as_given
@@ -120,7 +120,7 @@ def open_study_data(
     How a CSV file is read depends on the net, unless the kind of data is written before the file name: ``series:beats.csv``. Models in files
     of other libraries (``onnx:FILE``) read their columns from the data, so for these the data is opened first.
     """
-    by_net = is_open_csv(study.data) and not ModelSpec.parse(study.model).reads_file
+    by_net = read_for(study.data, "rows") != study.data and not ModelSpec.parse(study.model).reads_file
     if classifier is None and by_net:
         classifier = load_classifier(study.model, weights=study.weights, device=device)
     data = study.data if classifier is None else read_for(study.data, classifier.inputs.kind)

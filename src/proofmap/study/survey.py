@@ -107,10 +107,9 @@ class Survey:
         """Read the pictures with these indices, run the net on them, and yield their rows in the given order."""
         (block,) = load_blocks(self.dataset, self.classifier, indices, block_size=len(indices), ahead=0)
         read = {row.name: row for row in self._read(block)}
-        unread = {failure.name: failure.reason for failure in block.failures}
         for i in indices:
             name = self.dataset.names[i]
-            yield read[name] if name in read else self._row(i, failure=unread[name])
+            yield read[name] if name in read else self._row(i, failure=block.failures[name])
 
     def _row(self, index: int, **found: Any) -> ImageRow:
         try:

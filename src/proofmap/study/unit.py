@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from proofmap.core.errors import ProofmapError
-from proofmap.core.labels import LabelRule, label_array, truth_table
+from proofmap.core.labels import LabelRule, label_array
 from proofmap.core.version import environment
 from proofmap.data.loader import load_listed
 from proofmap.data.subjects import Subjects
@@ -149,14 +149,14 @@ class Worker:
             device=self.net.device,
             ahead=0,
         )
-        failures |= {place_of[failure.index]: failure.reason for failure in block.failures}
+        failures |= {place_of[self._index[name]]: reason for name, reason in block.failures.items()}
         places = [place_of[index] for index in block.indices]
         labels = torch.from_numpy(label_array([rows[place].labels for place in places] or [()]))
         given = self.opened.given.items() if places else ()
         subjects = Subjects(
             block.images,
             labels.to(self.net.device),
-            truth_table([rows[place].true_labels for place in places]),
+            Subjects.truth_of([rows[place].true_labels for place in places]),
             objects=block.objects,
             rule=self._rule,
             maps={method: maps.read(block.indices, labels) for method, maps in given},

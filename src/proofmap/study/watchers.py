@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.text import Text
 
 from proofmap.core.files import write_text
-from proofmap.core.progress import CallbackTask, Progress, ProgressTask
+from proofmap.core.progress import Progress, ProgressTask
 from proofmap.core.text import counted, one_line
 from proofmap.study.planning import duration
 
@@ -209,7 +209,7 @@ class Tally(Progress):
         self._status = Status()
 
     def task(self, what: str, passes: int) -> ProgressTask:
-        return CallbackTask(self.advance)
+        return ProgressTask(self.advance)
 
     def advance(self, passes: int) -> None:
         with self.lock:

@@ -31,7 +31,6 @@ from proofmap.testing.plugins import (
     assert_leaves_alone,
     assert_records,
     may_be_refused,
-    plugin_contract,
     shared_classifier,
     values,
 )
@@ -133,7 +132,7 @@ def methods_are_judged_on_it(inputs: Inputs) -> None:
 
 # ---- fills --------------------------------------------------------------------------------------------------------
 
-check_fill = plugin_contract(Fill)
+check_fill = Contract.of(Fill)
 """Checks a fill: raises one AssertionError that names every broken promise."""
 
 _Trial = tuple[Classifier, Tensor, Tensor]

@@ -15,18 +15,18 @@ from proofmap.session import Session
 from proofmap.testing.plugins import (
     PICTURES,
     TRIED,
+    Contract,
     assert_alone,
     assert_apart,
     assert_close,
     assert_leaves_alone,
     may_be_refused,
     net_for,
-    plugin_contract,
     shared_classifier,
     values,
 )
 
-check_method = plugin_contract(Method)
+check_method = Contract.of(Method)
 """Checks a method: raises one AssertionError that names every broken promise."""
 
 _POOL = 12

@@ -27,6 +27,7 @@ from proofmap.session import Session
 from proofmap.testing.plugins import (
     PICTURES,
     TRIED,
+    Contract,
     assert_alone,
     assert_apart,
     assert_close,
@@ -35,12 +36,11 @@ from proofmap.testing.plugins import (
     may_be_refused,
     net_for,
     normal,
-    plugin_contract,
     shared_classifier,
     values,
 )
 
-check_metric = plugin_contract(Metric)
+check_metric = Contract.of(Metric)
 """Checks a metric: raises one AssertionError that names every broken promise."""
 
 _LABELS = torch.tensor([[2, 0, 1], [1, 3, 0], [0, 2, 3], [3, 1, 2]])
@@ -241,7 +241,7 @@ _PLAYED = (
 
 # ---- games --------------------------------------------------------------------------------------------------------
 
-check_game = plugin_contract(Game)
+check_game = Contract.of(Game)
 """Checks a game: raises one AssertionError that names every broken promise."""
 
 

@@ -78,30 +78,30 @@ class Contract(Generic[Thing]):
             heading = f"{name} breaks {len(errors)} of the {len(self.checks)} promises of every {self.kind}:"
             raise AssertionError("\n- ".join([heading, *map(str, errors)])) from errors[0]
 
+    @staticmethod
+    def of(kind: type[P]) -> Contract[P]:
+        """A new contract for a kind of plug-in, with the promise that all kinds of plug-in share."""
+        contract: Contract[P] = Contract(kind.noun)
 
-def plugin_contract(kind: type[P]) -> Contract[P]:
-    """A new contract for a kind of plug-in, with the promise that all kinds of plug-in share."""
-    contract: Contract[P] = Contract(kind.noun)
+        @contract.promise
+        def it_is_known_by_its_name_and_its_settings(plugin: P) -> None:
+            """It is equal to another one with the same settings, and ``settings()`` gives all of them as plain data."""
+            name = plugin.name
+            assert name and name == name.lower() and not set(name) & set(" :,=()"), (
+                f"the name {name!r} must be lower case, without spaces or any of : , = ( )"
+            )
+            described = getattr(plugin, "description", "")
+            assert described and "\n" not in described, "description must say in one line what it is"
+            same = dataclasses.replace(plugin)
+            assert same == plugin and hash(same) == hash(plugin), (
+                "another one with the same settings is not equal to it"
+            )
+            recorded = plugin.settings()
+            lacking = {field.name for field in dataclasses.fields(plugin)} - set(recorded)
+            assert not lacking, f"settings() lacks {', '.join(sorted(lacking))}"
+            json.dumps(recorded)
 
-    @contract.promise
-    def it_is_known_by_its_name_and_its_settings(plugin: P) -> None:
-        """It is equal to another one with the same settings, and ``settings()`` gives all of them as plain data."""
-        name = plugin.name
-        assert name and name == name.lower() and not set(name) & set(" :,=()"), (
-            f"the name {name!r} must be lower case, without spaces or any of : , = ( )"
-        )
-        described = getattr(plugin, "description", "")
-        assert described and "\n" not in described, "description must say in one line what it is"
-        same = dataclasses.replace(plugin)
-        assert same == plugin and hash(same) == hash(plugin), (
-            "another one with the same settings is not equal to it"
-        )
-        recorded = plugin.settings()
-        lacking = {field.name for field in dataclasses.fields(plugin)} - set(recorded)
-        assert not lacking, f"settings() lacks {', '.join(sorted(lacking))}"
-        json.dumps(recorded)
-
-    return contract
+        return contract
 
 
 # ---- small inputs and nets --------------------------------------------------------------------------------------
