@@ -35,6 +35,9 @@ GONE: dict[str, dict[str, Any]] = {
 }
 """Settings that methods had when they were recorded, at the values at which they did nothing."""
 
+NEW: dict[str, dict[str, Any]] = {"belief-mask": {"copies": 0.0, "softness": 0.0}}
+"""Settings that methods did not have when they were recorded, at the values at which they do nothing."""
+
 
 def first_alone(recorded: Any) -> Any:
     """The record, in which metrics that read the first label have no values for other labels, and methods only the settings of today."""
@@ -47,8 +50,9 @@ def first_alone(recorded: Any) -> Any:
         for name, rows in pairs.items():
             if re.match(r"[a-z]+(-[a-z]+)*", name)[0] in OF_THE_FIRST_LABEL:
                 pairs[name] = [[row[0], *[None] * (len(row) - 1)] for row in rows]
-    gone = GONE.get(str(found.get("method")), {})
-    return {key: value for key, value in found.items() if key not in gone or value != gone[key]}
+    name = str(found.get("method"))
+    gone, new = GONE.get(name, {}), NEW.get(name, {})
+    return {key: value for key, value in found.items() if key not in gone or value != gone[key]} | new
 
 
 @pytest.mark.parametrize("name", CASES)

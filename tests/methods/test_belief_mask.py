@@ -21,7 +21,7 @@ from proofmap.core.progress import Progress
 from proofmap.fills import Blur, Gray, Images
 from proofmap.methods import LearnedMask
 from proofmap.methods.cams import GradCAM
-from proofmap.methods.grids import enlarged, upsampling
+from proofmap.methods.grids import enlarged, smoothing, upsampling
 from proofmap.methods.masks import belief_problem
 from proofmap.methods.masks.belief import BeliefMask
 from proofmap.methods.masks.belief_problem import (
@@ -271,6 +271,42 @@ def test_smoothing_yields_while_f_is_not_matched() -> None:
     assert problem.yielding(slots).item() == pytest.approx(0.5, abs=1e-4)
 
 
+@pytest.mark.parametrize("cells", [(12, 16), (3, 4)])
+def test_copies_are_the_mask_blurred_and_moved(cells: tuple[int, int]) -> None:
+    s = BeliefMask(fills=("gray", "blur"), grid=cells[1], copies=0.7, passes=80)
+    problem, slots = seated(bound(s, net()), pixels(4, SIZE), torch.arange(4))
+    size = SIZE[0] // cells[0]
+    most = round(size / 2)
+    weights, copies = slots["weights"], 0
+    masks = problem.masks(weights)[:, 0]
+    for slots["step"] in torch.arange(6)[:, None].expand(-1, 4):
+        for mask, shown in zip(masks, problem.copied(weights, slots), strict=True):
+            possible = [
+                torch.roll(padded, (down, right), (0, 1))[9:-9, 9:-9]
+                for blur in (0.25, 0.5, 0.75, 1.0)
+                for padded in [around(enlarged(mask, [smoothing(side, blur * size) for side in SIZE]))]
+                for down, right in itertools.product(range(-most, most + 1), repeat=2)
+            ]
+            for each in shown:
+                itself = torch.allclose(each, mask, atol=1e-4)
+                assert itself or any(torch.allclose(each, copy, atol=1e-4) for copy in possible)
+                copies += not itself
+    assert 20 < copies < 46  # of 48
+
+
+def around(map_: Tensor) -> Tensor:
+    """The map with its outermost values repeated nine positions further."""
+    return nn.functional.pad(map_[None, None], [9] * 4, mode="replicate")[0, 0]
+
+
+def test_a_soft_mask_is_a_blurred_one() -> None:
+    f, images, labels = net(), pixels(2, SIZE), torch.tensor([0, 1])
+    problem, _ = seated(bound(BeliefMask(fills=("gray",), grid=16, softness=1.5), f), images, labels)
+    weights = normal(2, 1, *SIZE, seed=3)
+    blurred = enlarged(weights, [smoothing(side, 1.5) for side in SIZE])
+    torch.testing.assert_close(problem.masks(weights), blurred)
+
+
 # ---- what is learned -------------------------------------------------------------------------------------------
 
 
@@ -481,7 +517,7 @@ def test_inputs_and_nets_without_pictures_or_layers(kind: str) -> None:
         f = Classifier(lambda x: inner(x), size=SIZE, mean=MEAN, std=STD)  # type: ignore[operator]
     images = f.inputs.blank(2) + 0.1 * normal(2, *f.inputs.shape, seed=2).clamp(-1, 1)
     labels = f.top(images, 2)
-    s = BeliefMask(passes=100, smoothness=0.0)
+    s = BeliefMask(passes=100, smoothness=0.0, copies=0.5 if kind == "series" else 0.0)
     ready = bound(s, f)
     assert ready.record()["start"]["method"] == "gradient-x-input"  # type: ignore[index]
     expected = {

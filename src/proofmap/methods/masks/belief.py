@@ -95,6 +95,18 @@ class BeliefMask(WholeNet, MaskMethod):
         "weight of the mask's total variation, in full only once areas match f, the net's probability; larger gives smoother masks",
         least=0,
     )
+    copies: float = setting(
+        0.0,
+        "share of the masked inputs that show a copy of the mask, blurred by up to a cell and moved by up to half a cell at random, so that "
+        "proofs survive a blur; not used if positions have no neighbours",
+        least=0,
+        most=1,
+    )
+    softness: float = setting(
+        0.0,
+        "blur that is part of the mask: the standard deviation of a Gaussian, in cells; not used if positions have no neighbours",
+        least=0,
+    )
     target: Literal["f", "curve", "strongest", "weakest"] = setting(
         "f",
         "f: the area under the insertion curve must equal f, the net's probability; curve: every point of the curve must; strongest and "

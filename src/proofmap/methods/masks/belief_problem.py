@@ -38,6 +38,9 @@ to W, for every fill k. Then W is changed once, by the shortest D with
 and the next round begins, at other shares. The straight-through gradient is too large, so the first change is multiplied by 1.5. Later
 changes are shorter, because each round is a noisy measurement; the last ones average over everything measured.
 
+**Copies.** With ``copies``, a share of the composites shows copies of the mask that are blurred and moved at random. Areas, controls and
+the closing fit are then those of masks and copies together, so the proof does not rest on details that a blur removes.
+
 A fit corrects small errors. A label is not fitted if its areas are still far from f, or if the net is sure of it (then the gradient of F
 vanishes). For such a label the passes are better used for learning. With few
 positions and one fill, a search over orders does this instead (:class:`~proofmap.methods.masks.belief.BeliefMask`).
@@ -58,7 +61,7 @@ from proofmap.classifier.kernels import steady_kernels
 from proofmap.core import streams
 from proofmap.core.inputs import Inputs
 from proofmap.core.progress import Progress
-from proofmap.methods.grids import enlarged
+from proofmap.methods.grids import enlarged, smoothing
 from proofmap.methods.masks.engine import Slots
 from proofmap.methods.masks.method import CompositeProblem, total_variation
 from proofmap.session import Session
@@ -90,6 +93,29 @@ def shrunk(maps: Tensor, up: Sequence[Tensor]) -> Tensor:
     tensor([[0.1250, 0.8750]])
     """
     return enlarged(maps, [(matrix / matrix.sum(dim=0)).T for matrix in up])
+
+
+_BLURS = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""Standard deviations of the blurs of copies, in cells. The first is that of the mask itself."""
+_MOVED = 0.5
+"""Largest distance by which copies are moved along each axis, in cells."""
+
+
+def copying(up: Tensor) -> Tensor:
+    """The matrices ``(blurs, moves, side, cells)`` that enlarge, blur and move a mask along one axis, from the matrix ``(side, cells)`` of
+    :func:`~proofmap.methods.grids.upsampling`. Places beyond the border repeat the outermost ones.
+
+    >>> from proofmap.methods.grids import upsampling
+    >>> copying(upsampling(2, 4))[0] @ torch.tensor([0.0, 1.0])
+    tensor([[0.2500, 0.7500, 1.0000, 1.0000],
+            [0.0000, 0.2500, 0.7500, 1.0000],
+            [0.0000, 0.0000, 0.2500, 0.7500]])
+    """
+    side, cells = up.shape
+    farthest, places = round(_MOVED * side / cells), torch.arange(side, device=up.device)
+    moved = [(places - by).clamp(0, side - 1) for by in range(-farthest, farthest + 1)]
+    blurred = [smoothing(side, blur * side / cells, device=up.device) @ up for blur in _BLURS]
+    return torch.stack([torch.stack([matrix[of] for of in moved]) for matrix in blurred])
 
 
 def belief_errors(areas: Tensor, f: Tensor) -> Tensor:
@@ -374,6 +400,10 @@ class BeliefProblem(CompositeProblem):
         self.steps = settings.steps_with(self.cost, by_order=by_order)
         self.axes = tuple(range(1, 1 + len(self.inputs.positions)))
         self.fit = ClosingFit(self.steps if settings.target == "f" and not by_order else 0)
+        near = self.inputs.has_neighbours
+        if settings.softness > 0 and near:
+            self.up = tuple(m @ smoothing(m.shape[1], settings.softness, device=m.device) for m in self.up)
+        self.copying = [copying(matrix) for matrix in self.up] if settings.copies > 0 and near else []
 
     def enter(self, slots: Slots) -> Slots:
         images, labels, keys = slots["images"], slots["labels"], slots["keys"]
@@ -433,16 +463,33 @@ class BeliefProblem(CompositeProblem):
         return self.masks(slots["weights"][:, :1]).masked_fill(flat, 0.0)
 
     def losses(self, weights: Tensor, slots: Slots) -> Tensor:
-        maps = enlarged(weights, self.up)
-        shares = self.shares(slots)
-        at, width = share_thresholds(maps[:, 0].detach(), shares), self.settings.temperature
-        composites = revealed(maps, at, width, self.inputs, slots["seen"], self.backgrounds(slots))
+        maps, shares = enlarged(weights, self.up), self.shares(slots)
+        shown = self.copied(weights, slots) if self.copying else maps
+        width, several = self.settings.temperature, shown.detach() if self.copying else maps[:, :1].detach()
+        at = share_thresholds(several.flatten(0, 1), shares.view(several.shape[:2].numel(), -1)).view_as(
+            shares
+        )
+        composites = revealed(shown, at, width, self.inputs, slots["seen"], self.backgrounds(slots))
         log_f = self.log_f(composites, slots)
         loss = self.push(log_f, shares, slots).mean(dim=1)
         if self.settings.smoothness > 0 and self.matches_f and self.inputs.has_neighbours:
             rough = total_variation(maps[:, 0].sigmoid(), axes=len(self.axes))
             loss = loss + self.settings.smoothness * self.yielding(slots) * rough
         return self.closing(log_f.exp(), loss, slots) if self.fit.shares else loss
+
+    def copied(self, weights: Tensor, slots: Slots) -> Tensor:
+        """The maps ``(P, K, *positions)`` that are shown at this step: the masks, or copies of them."""
+        axes, keys = len(self.copying), streams.step_keys(slots["keys"] + 1, slots["step"], self.cost)
+        drawn = streams.uniform(keys, 2 + axes)
+        copied, low = drawn[..., 0] < self.settings.copies, weights
+        blur = torch.where(copied, 1 + (drawn[..., 1] * (len(_BLURS) - 1)).long(), 0)
+        for axis, matrices in enumerate(self.copying, start=2):
+            moves = matrices.shape[1]
+            matrix = matrices[blur, torch.where(copied, (drawn[..., axis] * moves).long(), moves // 2)]
+            line = low.movedim(axis, 2)
+            longer = matrix @ line.reshape(*line.shape[:3], -1)
+            low = longer.view(*longer.shape[:3], *line.shape[3:]).movedim(2, axis)
+        return low
 
     @property
     def matches_f(self) -> bool:
