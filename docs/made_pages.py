@@ -103,7 +103,7 @@ def task_table() -> str:
 def method_table() -> str:
     """The registered methods with what they state, as a Markdown table by family."""
     from proofmap.cli.lists import methods_by_family
-    from proofmap.methods.method import passes_text
+    from proofmap.methods import Method
 
     maps = {True: "one for all labels", False: "one per label", None: "depends"}
     lines = ["| method | what it is | passes | map | needs | reference |", "|---|---|---|---|---|---|"]
@@ -113,7 +113,7 @@ def method_table() -> str:
             cells = [
                 f"`{facts['name']}`",
                 facts["description"],
-                passes_text(facts["passes"]) or "",
+                Method.passes_text(facts["passes"]) or "",
                 maps[facts["label_free"]] + (" ±" if facts["signed"] else ""),
                 ", ".join(facts["needs"]),
                 facts["reference"],

@@ -11,23 +11,22 @@ from proofmap.cli.lists import methods_by_family
 from proofmap.methods import METHODS, Cost, Method
 from proofmap.methods.controls import Random, TopLabel
 from proofmap.methods.gradients.plain import Gradient, GradientInput
-from proofmap.methods.method import FAMILIES, passes_text
 from tests.command import run
 
 
 def test_every_method_stands_in_its_family_once() -> None:
     listed = [(title, facts["name"]) for title, members in methods_by_family().items() for facts in members]
     assert sorted(name for _, name in listed) == sorted(METHODS)
-    assert all(title == FAMILIES[METHODS[name].family] for title, name in listed)
+    assert all(title == Method.FAMILIES[METHODS[name].family] for title, name in listed)
 
 
 def test_facts_are_those_of_the_method() -> None:
-    assert passes_text(Gradient.facts()["passes"]) == "1 per label" and not Gradient.facts()["signed"]
+    assert Method.passes_text(Gradient.facts()["passes"]) == "1 per label" and not Gradient.facts()["signed"]
     assert GradientInput.facts()["signed"] and GradientInput.facts()["needs"] == ["gradients"]
     assert Random.facts()["label_free"] and Random.facts()["stochastic"]
-    assert passes_text(Random.facts()["passes"]) == "none"
+    assert Method.passes_text(Random.facts()["passes"]) == "none"
     wrapper = TopLabel.facts()
-    assert wrapper["passes"]["wraps"] and passes_text(wrapper["passes"]) == "METHOD's + 1"
+    assert wrapper["passes"]["wraps"] and Method.passes_text(wrapper["passes"]) == "METHOD's + 1"
     assert wrapper["signed"] is None and wrapper["stochastic"] is None and wrapper["label_free"]
 
 
@@ -41,7 +40,7 @@ def test_passes_are_a_line_in_the_number_of_labels_or_not_known(labels: object, 
         def cost(self, labels_: int) -> Cost:
             return Cost(forward=labels(labels_))  # type: ignore[operator]
 
-    assert passes_text(Costly.facts()["passes"]) == expected
+    assert Method.passes_text(Costly.facts()["passes"]) == expected
 
 
 @pytest.mark.parametrize("width", [60, 120])

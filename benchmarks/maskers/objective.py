@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
 from proofmap.core import streams
-from proofmap.methods.maskers.nets import Encoder, PhangNet, RealTimeNet, Scale
+from proofmap.methods.maskers.nets import PhangNet, RealTimeNet
+from proofmap.methods.maskers.trained import Encoder, Scale
 from proofmap.methods.masks.method import chosen_precision
 
 
@@ -76,9 +77,9 @@ class Objective(ABC):
         self.half = dtype == torch.float16
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(streams.key_of(recipe.seed, recipe.kind) & 0x7FFFFFFF)
-            self.net: nn.Module = self.masker.for_net(self.scales, classifier, recipe.width).to(
-                classifier.device
-            )
+            self.net: nn.Module = self.masker.for_net(
+                [scale.channels for scale in self.scales], self.scales[-1].size, classifier, recipe.width
+            ).to(classifier.device)
 
     @abstractmethod
     def passes(self, step: int) -> int:

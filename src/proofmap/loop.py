@@ -16,7 +16,6 @@ from torch import Tensor
 
 from proofmap.classifier.steadiness import UnsteadyNet
 from proofmap.classifier.together import each_length
-from proofmap.core.batching import OutOfMemory
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress
@@ -113,7 +112,7 @@ def _halves(judge: Callable[[range], Row], session: Session, count: int) -> list
         try:
             return [judge(places)]
         except Exception as error:
-            if isinstance(error, OutOfMemory):  # it leaves batches of one, and other images may need less
+            if isinstance(error, MemoryError):  # it leaves batches of one, and other images may need less
                 net.fix_batches(*batches)
             if len(places) == 1:
                 return [Row(tuple(places), failure=reason_of(error))]

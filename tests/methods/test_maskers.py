@@ -19,8 +19,8 @@ from benchmarks.maskers.train import KINDS, Training, train_masker
 from proofmap import InputError
 from proofmap.classifier import Classifier
 from proofmap.methods import make_method
-from proofmap.methods.maskers.nets import Encoder, PhangNet, RealTimeNet, Scale, resized
-from proofmap.methods.maskers.trained import read_header
+from proofmap.methods.maskers.nets import PhangNet, RealTimeNet, resized
+from proofmap.methods.maskers.trained import Encoder, Scale, read_header
 from proofmap.models import load_classifier
 from tests.sessions import bound
 from tests.toys import (

@@ -31,7 +31,7 @@ from proofmap.core.inputs import KINDS, Pictures
 from proofmap.fills import FILLS, Fill, Images, make_fill
 from proofmap.methods import METHODS, Method, make_method
 from proofmap.methods.masks.method import MaskMethod
-from proofmap.methods.method import FAMILIES, default_method, passes_text
+from proofmap.methods.method import default_method
 from proofmap.plugins.settings import Plugin, Setting, settings_of
 from proofmap.session import Session
 
@@ -153,11 +153,11 @@ class Choices:
     def _about(self, name: str, method: Method, why: str, passes: str | None) -> dict[str, Any]:
         kind, own = type(method), name in self.own
         facts = kind.facts() if kind.name in METHODS else None
-        usually = (None if facts is None else passes_text(facts["passes"])) or "depends"
+        usually = (None if facts is None else Method.passes_text(facts["passes"])) or "depends"
         return {
             "name": name,
             "base": kind.name,
-            "family": "Of this server" if own else FAMILIES[method.family],
+            "family": "Of this server" if own else Method.FAMILIES[method.family],
             "recommended": "" if own else why,
             "passes": passes or usually,
             "live": _is_live(kind),
@@ -179,7 +179,7 @@ class Choices:
 
 def _place(first: Sequence[str], method: Method) -> tuple[int, int]:
     """Sort key: recommended methods first, then by family."""
-    families = [*FAMILIES]
+    families = [*Method.FAMILIES]
     place = first.index(method.name) if method.name in first else len(first)
     return place, families.index(method.family)
 

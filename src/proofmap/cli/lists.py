@@ -138,20 +138,20 @@ def _wrap(text: str, indent: int = 0) -> list[str]:
 
 def methods_by_family() -> dict[str, list[Record]]:
     """The facts of the registered methods, sorted by name, under the titles of their families."""
-    from proofmap.methods import METHODS
-    from proofmap.methods.method import FAMILIES
+    from proofmap.methods import METHODS, Method
 
     known = [METHODS[name].facts() for name in sorted(METHODS)]
     listed = {
-        title: [facts for facts in known if facts["family"] == family] for family, title in FAMILIES.items()
+        title: [facts for facts in known if facts["family"] == family]
+        for family, title in Method.FAMILIES.items()
     }
     return {title: members for title, members in listed.items() if members}
 
 
 def _passes(passes: Mapping[str, Any] | None) -> str:
-    from proofmap.methods.method import passes_text
+    from proofmap.methods import Method
 
-    return passes_text(passes) or "not known beforehand"
+    return Method.passes_text(passes) or "not known beforehand"
 
 
 def _plugins(kind: str, name: str | None, _: Path) -> list[Record]:

@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.autograd.graph import Node
 from torch.overrides import TorchFunctionMode
 
+from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 
 _NAMES = """
@@ -39,17 +40,6 @@ _PRODUCTS = {
 """Operations that are linear in one operand only, with the index of the first of their two factors. An operand before it is a summand."""
 
 
-def nodes_behind(output: Tensor) -> Iterator[Node]:
-    """All nodes of the autograd graph of an output, each once."""
-    waiting, seen = [output.grad_fn], set()
-    while waiting:
-        node = waiting.pop()
-        if node is not None and node not in seen:
-            seen.add(node)
-            yield node
-            waiting.extend(before for before, _ in node.next_functions)
-
-
 def _kind(node: Node) -> str:
     """The name of the operation that a node computes: ``Add`` for ``AddBackward0``."""
     return re.sub(r"Backwards?\d*$", "", node.name().rpartition("::")[2]).lstrip("_")
@@ -60,7 +50,7 @@ def _reaching(output: Tensor, leaves: Iterable[Tensor]) -> dict[Node, None]:
     readers: dict[Node, list[Node]] = {}
     ends = []
     wanted = {id(leaf) for leaf in leaves}
-    for node in nodes_behind(output):
+    for node in Rewriting.nodes_behind(output):
         if id(getattr(node, "variable", None)) in wanted:
             ends.append(node)
         for before, _ in node.next_functions:
@@ -178,6 +168,26 @@ class Rewriting(TorchFunctionMode):
     def per_feature(values: Tensor, like: Tensor) -> Tensor:
         """Values per feature ``(C,)``, in a shape that broadcasts with ``(N, C, ...)``."""
         return values.to(like.dtype).view(1, -1, *[1] * (like.ndim - 2))
+
+    @staticmethod
+    def nodes_behind(output: Tensor) -> Iterator[Node]:
+        """All nodes of the autograd graph of an output, each once."""
+        waiting, seen = [output.grad_fn], set()
+        while waiting:
+            node = waiting.pop()
+            if node is not None and node not in seen:
+                seen.add(node)
+                yield node
+                waiting.extend(before for before, _ in node.next_functions)
+
+    @staticmethod
+    def check_logits(method: str, classifier: Classifier) -> None:
+        """Raise an error if the net ends in a softmax or sigmoid."""
+        if classifier.outputs not in ("logits", "sigmoid"):
+            raise InputError(
+                f"{method} starts at the logits, and this net returns {classifier.outputs}; pass the net without its last "
+                "softmax or sigmoid"
+            )
 
     @staticmethod
     def check_operations(

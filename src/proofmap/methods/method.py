@@ -26,19 +26,6 @@ from proofmap.plugins.settings import Plugin, settings_of
 from proofmap.plugins.specs import make_plugin
 from proofmap.session import Session
 
-FAMILIES: Mapping[str, str] = {
-    "gradients": "Gradients",
-    "cam": "Class activation maps",
-    "perturbation": "Perturbation",
-    "mask": "Optimised masks",
-    "masker": "Trained maskers",
-    "propagation": "Propagation",
-    "attention": "Attention",
-    "control": "Controls",
-    "adapter": "Other libraries",
-    "other": "Other",
-}
-"""The families of methods and their titles, in the order in which lists show them."""
 _NEEDS = ("gradients", "layer", "attention", "distractors", "masker", "neighbours", "order")
 _FROM_OUTSIDE = ("gradients", "mask", "perturbation", "control")
 _WRAPPED = "random"  # costs nothing, so the cost of a wrapper around it is that of the wrapper
@@ -66,23 +53,6 @@ class Cost:
         return self.forward + self.gradient
 
 
-def passes_text(passes: Mapping[str, Any] | None) -> str | None:
-    """The passes of :meth:`Method.facts` in words; None if they are not known.
-
-    >>> passes_text({"fixed": 8, "per_label": 2, "wraps": False})
-    '8 + 2 per label'
-    >>> passes_text({"fixed": 1, "per_label": 0, "wraps": True})
-    "METHOD's + 1"
-    """
-    if passes is None:
-        return None
-    parts = ["METHOD's"] if passes["wraps"] else []
-    parts += [f"{passes['fixed']:,g}"] if passes["fixed"] else []
-    parts += [f"{passes['per_label']:,g} per label"] if passes["per_label"] else []
-    only_fixed = parts and not passes["wraps"] and not passes["per_label"]
-    return " + ".join(parts) + (" per image" if only_fixed else "") or "none"
-
-
 class Method(Plugin):
     """The settings of a method, and how it makes maps: one heat map per label, where larger values are more salient.
 
@@ -93,6 +63,19 @@ class Method(Plugin):
     """
 
     noun = "method"
+    FAMILIES: ClassVar[Mapping[str, str]] = {
+        "gradients": "Gradients",
+        "cam": "Class activation maps",
+        "perturbation": "Perturbation",
+        "mask": "Optimised masks",
+        "masker": "Trained maskers",
+        "propagation": "Propagation",
+        "attention": "Attention",
+        "control": "Controls",
+        "adapter": "Other libraries",
+        "other": "Other",
+    }
+    """The families of methods and their titles, in the order in which lists show them."""
     family: ClassVar[str] = "other"
     signed = False
     label_free = False
@@ -109,9 +92,9 @@ class Method(Plugin):
             raise InputError(
                 f"needs of the class {cls.__name__} must be a frozenset of some of {', '.join(_NEEDS)}, not {needs!r}"
             )
-        if isinstance(cls.family, str) and cls.family not in FAMILIES:
+        if isinstance(cls.family, str) and cls.family not in cls.FAMILIES:
             raise InputError(
-                f"family of the class {cls.__name__} must be one of {', '.join(FAMILIES)}, not {cls.family!r}"
+                f"family of the class {cls.__name__} must be one of {', '.join(cls.FAMILIES)}, not {cls.family!r}"
             )
 
     @property
@@ -258,6 +241,23 @@ class Method(Plugin):
             "needs": sorted(needs) if isinstance(needs, frozenset) else [],
             "reference": cls.reference,
         }
+
+    @staticmethod
+    def passes_text(passes: Mapping[str, Any] | None) -> str | None:
+        """The passes of :meth:`facts` in words; None if they are not known.
+
+        >>> Method.passes_text({"fixed": 8, "per_label": 2, "wraps": False})
+        '8 + 2 per label'
+        >>> Method.passes_text({"fixed": 1, "per_label": 0, "wraps": True})
+        "METHOD's + 1"
+        """
+        if passes is None:
+            return None
+        parts = ["METHOD's"] if passes["wraps"] else []
+        parts += [f"{passes['fixed']:,g}"] if passes["fixed"] else []
+        parts += [f"{passes['per_label']:,g} per label"] if passes["per_label"] else []
+        only_fixed = parts and not passes["wraps"] and not passes["per_label"]
+        return " + ".join(parts) + (" per image" if only_fixed else "") or "none"
 
     @property
     def own_cost(self) -> Cost | None:

@@ -28,9 +28,6 @@ from proofmap.core.files import DATA_FOLDER, check_output, write_text, written_t
 from proofmap.core.progress import Progress
 from proofmap.core.text import counted
 from proofmap.core.version import environment
-from proofmap.methods.controls import TopLabel
-from proofmap.methods.masks.fong_vedaldi import FongVedaldi
-from proofmap.methods.masks.igos import IGOSPlusPlus
 from proofmap.methods.masks.learned import LearnedMask
 from proofmap.methods.method import Method
 from proofmap.report.figures.drawing import draw
@@ -235,7 +232,7 @@ def passes_notes(job: Job) -> list[str]:
     numbers share a note."""
     rows: dict[str, list[str]] = {}
     for name, method in study_of(job).named_methods().items() if "study" in job.settings else ():
-        schedule = _schedule(method.of if isinstance(method, TopLabel) else method)
+        schedule = _schedule(method.source or method)
         if schedule:
             rows.setdefault(schedule, []).append(name)
     return [f"each mask of {', '.join(names)}: {schedule}" for schedule, names in rows.items()]
@@ -250,14 +247,13 @@ def _schedule(method: Method) -> str:
             for m in (method, LearnedMask.preset("released", fill=method.fill))
         ]
         return f"{each[0]}; the paper: {each[1]}"
-    if isinstance(method, FongVedaldi):
-        return (
-            f"{method.steps:,} steps; the code that the paper used: {FongVedaldi.preset('pytorch').steps:,}"
-        )
-    if isinstance(method, IGOSPlusPlus):
+    own: Any = method
+    if method.name == "fong-vedaldi":
+        return f"{own.steps:,} steps; the code that the paper used: {own.preset('pytorch').steps:,}"
+    if method.name == "igos++":
         each = [
             f"{m.iterations} iterations of {m.integration} integration steps"
-            for m in (method, IGOSPlusPlus.preset("paper"))
+            for m in (own, own.preset("paper"))
         ]
         return f"{each[0]}; the paper does not say how many, iGOS++'s authors have {each[1]}"
     return ""

@@ -19,7 +19,7 @@ from torch.utils.hooks import RemovableHandle
 from proofmap.classifier import Classifier
 from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
-from proofmap.methods.graph import nodes_behind
+from proofmap.methods.graph import Rewriting
 from proofmap.methods.method import METHODS, Cost, Method
 from proofmap.plugins.settings import setting
 from proofmap.session import Session
@@ -199,7 +199,7 @@ class RectifiedMethod(GradientMethod):
 
         def changed(images: Tensor) -> Tensor:
             logits = classifier(images)
-            rectifiers = [node for node in nodes_behind(logits) if _is_rectifier(node)]
+            rectifiers = [node for node in Rewriting.nodes_behind(logits) if _is_rectifier(node)]
             if not rectifiers and logits.requires_grad:
                 raise InputError(
                     f"{self.name} changes the gradient at rectifiers (ReLU, ReLU6), and none is visible in this net; "

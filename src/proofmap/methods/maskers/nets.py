@@ -1,12 +1,8 @@
-"""The nets of trained maskers. Each reads feature maps ``(N, C, h, w)`` of the frozen net, the coarsest first.
-
-``Scale.all_of`` finds the layers with such feature maps, and an :class:`Encoder` reads the maps.
-"""
+"""The nets of trained maskers. Each reads feature maps ``(N, C, h, w)`` of the frozen net, the coarsest first."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from typing import ClassVar
@@ -15,9 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
-from proofmap.core.errors import InputError
 from proofmap.methods.grids import enlarged, upsamplings
-from proofmap.methods.probe import is_spatial, mixed_logits, module_of, watch_outputs
 
 _COARSER = 4
 """A mask of Phang et al. is this many times coarser than the image, but at least as fine as the finest features that are read."""
@@ -51,9 +45,11 @@ class RealTimeNet(nn.Module):
         self.saliency = nn.Conv2d(widths[-1], 2, 1)
 
     @classmethod
-    def for_net(cls, scales: Sequence[Scale], classifier: Classifier, width: int) -> RealTimeNet:
-        """A masker with random weights that reads a net at these scales."""
-        return cls([scale.channels for scale in scales], len(classifier.names), width)
+    def for_net(
+        cls, channels: Sequence[int], finest: tuple[int, int], classifier: Classifier, width: int
+    ) -> RealTimeNet:
+        """A masker with random weights that reads feature maps with these numbers of channels, the finest of this size."""
+        return cls(channels, len(classifier.names), width)
 
     def evidence(self, top: Tensor, labels: Tensor) -> Tensor:
         """The evidence ``(N, L, h, w)`` for labels ``(N, L)``, from the net's top features ``(N, C, h, w)``."""
@@ -112,11 +108,13 @@ class PhangNet(nn.Module):
         self.mask = nn.Conv2d(width * len(channels), 1, 3, padding=1)
 
     @classmethod
-    def for_net(cls, scales: Sequence[Scale], classifier: Classifier, width: int) -> PhangNet:
-        """A masker with random weights that reads a net at these scales."""
-        finest, (height, image_width) = scales[-1].size, classifier.size
+    def for_net(
+        cls, channels: Sequence[int], finest: tuple[int, int], classifier: Classifier, width: int
+    ) -> PhangNet:
+        """A masker with random weights that reads feature maps with these numbers of channels, the finest of this size."""
+        height, image_width = classifier.size
         grid = max(height // _COARSER, finest[0]), max(image_width // _COARSER, finest[1])
-        return cls([scale.channels for scale in scales], grid, width)
+        return cls(channels, grid, width)
 
     def forward(self, features: Sequence[Tensor]) -> Tensor:
         """Masks ``(N, 1, *grid)``."""
@@ -148,94 +146,3 @@ def _unit(inputs: int, outputs: int, kernel: int) -> tuple[nn.Module, nn.Module,
     """The layers of a unit: convolution, batch-norm and ReLU."""
     conv = nn.Conv2d(inputs, outputs, kernel, padding=kernel // 2, bias=False)
     return conv, nn.BatchNorm2d(outputs), nn.ReLU()
-
-
-_WHAT = "a masker"
-_FINER = 1.5
-"""Each scale must be finer than the one before by at least this factor, so that a padded map does not count as another scale."""
-
-
-@dataclass(frozen=True)
-class Scale:
-    """A layer whose output is a spatial map ``(N, channels, *size)``; ``layer`` is its name."""
-
-    layer: str
-    channels: int
-    size: tuple[int, int]
-
-    @staticmethod
-    def all_of(classifier: Classifier, *, most: int) -> tuple[Scale, ...]:
-        """The scales at which a masker reads the net, the coarsest first, at most ``most``.
-
-        A scale is a size of feature maps, with the image's proportions and more than one position. Several layers may have this size.
-        The last one in order of execution among the least nested ones is chosen: a stage, not a convolution inside the next stage. Only
-        layers that the logits depend on, as a gradient shows, are used.
-        """
-        found = _spatial_layers(classifier)
-        best: dict[tuple[int, int], Scale] = {}
-        for name, output in found.items():
-            scale = _scale(name, output)
-            other = best.get(scale.size)
-            if other is None or name.count(".") <= other.layer.count("."):
-                best[scale.size] = scale
-        chosen: list[Scale] = []
-        for size in sorted(best):
-            if not chosen or max(size) >= _FINER * max(chosen[-1].size):
-                chosen.append(best[size])
-        if not chosen:
-            raise InputError(
-                "a masker reads spatial feature maps (N, C, h, w), and no layer of this net has one that its logits depend on"
-            )
-        return tuple(chosen[:most])
-
-
-def _scale(name: str, output: Tensor) -> Scale:
-    return Scale(name, output.shape[1], (output.shape[2], output.shape[3]))
-
-
-def _spatial_layers(classifier: Classifier) -> dict[str, Tensor]:
-    """The outputs for one image of all layers with a spatial map that the logits depend on, in order of execution."""
-    net, ran = module_of(classifier, _WHAT), dict[str, Tensor]()
-
-    def note(name: str, output: object) -> None:
-        if isinstance(output, Tensor) and output.ndim == 4 and output.requires_grad:
-            ran.pop(name, None)
-            ran[name] = output
-
-    with watch_outputs(net, [name for name, _ in net.named_modules() if name], note), torch.enable_grad():
-        image = classifier.inputs.probe().to(classifier.device).requires_grad_(True)
-        score = mixed_logits(classifier(image))
-    ran = {
-        name: output
-        for name, output in ran.items()
-        if len(output) == 1 and is_spatial(output.shape[2:], classifier.size)
-    }
-    if not ran or not score.requires_grad:
-        return {}
-    gradients = torch.autograd.grad(score, list(ran.values()), allow_unused=True)
-    return {
-        name: output.detach()
-        for (name, output), gradient in zip(ran.items(), gradients, strict=True)
-        if gradient is not None and bool(gradient.abs().sum() > 0)
-    }
-
-
-@dataclass(frozen=True)
-class Encoder:
-    """Reads the features of a net for a masker: the output of one layer at each scale. ``stretched`` scales pixels to 4 x - 2
-    instead of normalising them.
-    """
-
-    classifier: Classifier
-    scales: tuple[Scale, ...]
-    stretched: bool = False
-
-    @torch.no_grad()
-    def __call__(self, images: Tensor) -> tuple[list[Tensor], Tensor]:
-        """Feature maps ``(N, C, h, w)`` in float32, the coarsest first, and logits ``(N, A)``, from one pass of the net."""
-        outputs: dict[str, Tensor] = {}
-        layers = [scale.layer for scale in self.scales]
-        x = 4 * images - 2 if self.stretched else self.classifier.normalised(images)
-        with watch_outputs(module_of(self.classifier, _WHAT), layers, outputs.__setitem__):
-            logits = self.classifier.from_normalised(x)
-        return [outputs[layer].float() for layer in layers], logits

@@ -40,14 +40,105 @@ from proofmap.core.errors import InputError, ModelError
 from proofmap.core.files import parse_json
 from proofmap.core.inputs import Pictures
 from proofmap.core.labels import NO_LABEL
-from proofmap.methods.maskers.nets import Encoder, PhangNet, RealTimeNet, Scale, resized
+from proofmap.methods.maskers.nets import PhangNet, RealTimeNet, resized
 from proofmap.methods.method import METHODS, Cost, Method
-from proofmap.methods.probe import module_of
+from proofmap.methods.probe import is_spatial, mixed_logits, module_of, watch_outputs
 from proofmap.models.weights import load_checkpoint, load_into
 from proofmap.plugins.settings import Shortcuts, setting
 from proofmap.session import Session
 
 State = dict[str, Tensor]
+
+_WHAT = "a masker"
+_FINER = 1.5
+"""Each scale must be finer than the one before by at least this factor, so that a padded map does not count as another scale."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A layer whose output is a spatial map ``(N, channels, *size)``; ``layer`` is its name."""
+
+    layer: str
+    channels: int
+    size: tuple[int, int]
+
+    @staticmethod
+    def all_of(classifier: Classifier, *, most: int) -> tuple[Scale, ...]:
+        """The scales at which a masker reads the net, the coarsest first, at most ``most``.
+
+        A scale is a size of feature maps, with the image's proportions and more than one position. Several layers may have this size.
+        The last one in order of execution among the least nested ones is chosen: a stage, not a convolution inside the next stage. Only
+        layers that the logits depend on, as a gradient shows, are used.
+        """
+        found = _spatial_layers(classifier)
+        best: dict[tuple[int, int], Scale] = {}
+        for name, output in found.items():
+            scale = _scale(name, output)
+            other = best.get(scale.size)
+            if other is None or name.count(".") <= other.layer.count("."):
+                best[scale.size] = scale
+        chosen: list[Scale] = []
+        for size in sorted(best):
+            if not chosen or max(size) >= _FINER * max(chosen[-1].size):
+                chosen.append(best[size])
+        if not chosen:
+            raise InputError(
+                "a masker reads spatial feature maps (N, C, h, w), and no layer of this net has one that its logits depend on"
+            )
+        return tuple(chosen[:most])
+
+
+def _scale(name: str, output: Tensor) -> Scale:
+    return Scale(name, output.shape[1], (output.shape[2], output.shape[3]))
+
+
+def _spatial_layers(classifier: Classifier) -> dict[str, Tensor]:
+    """The outputs for one image of all layers with a spatial map that the logits depend on, in order of execution."""
+    net, ran = module_of(classifier, _WHAT), dict[str, Tensor]()
+
+    def note(name: str, output: object) -> None:
+        if isinstance(output, Tensor) and output.ndim == 4 and output.requires_grad:
+            ran.pop(name, None)
+            ran[name] = output
+
+    with watch_outputs(net, [name for name, _ in net.named_modules() if name], note), torch.enable_grad():
+        image = classifier.inputs.probe().to(classifier.device).requires_grad_(True)
+        score = mixed_logits(classifier(image))
+    ran = {
+        name: output
+        for name, output in ran.items()
+        if len(output) == 1 and is_spatial(output.shape[2:], classifier.size)
+    }
+    if not ran or not score.requires_grad:
+        return {}
+    gradients = torch.autograd.grad(score, list(ran.values()), allow_unused=True)
+    return {
+        name: output.detach()
+        for (name, output), gradient in zip(ran.items(), gradients, strict=True)
+        if gradient is not None and bool(gradient.abs().sum() > 0)
+    }
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Reads the features of a net for a masker: the output of one layer at each scale. ``stretched`` scales pixels to 4 x - 2
+    instead of normalising them.
+    """
+
+    classifier: Classifier
+    scales: tuple[Scale, ...]
+    stretched: bool = False
+
+    @torch.no_grad()
+    def __call__(self, images: Tensor) -> tuple[list[Tensor], Tensor]:
+        """Feature maps ``(N, C, h, w)`` in float32, the coarsest first, and logits ``(N, A)``, from one pass of the net."""
+        outputs: dict[str, Tensor] = {}
+        layers = [scale.layer for scale in self.scales]
+        x = 4 * images - 2 if self.stretched else self.classifier.normalised(images)
+        with watch_outputs(module_of(self.classifier, _WHAT), layers, outputs.__setitem__):
+            logits = self.classifier.from_normalised(x)
+        return [outputs[layer].float() for layer in layers], logits
+
 
 _STEP_UP = {
     "upsampler.0.0": "larger.0",
@@ -203,7 +294,7 @@ def _with_weights(classifier: Classifier, state: State | None, path: Path) -> Cl
         raise InputError(
             f"{path} has no state_dict_classifier; write encoder=net to read the features of {classifier.name}"
         )
-    net = copy_net(module_of(classifier, "a masker"))
+    net = copy_net(module_of(classifier, _WHAT))
     try:
         load_into(net, state, source=f"state_dict_classifier of {path}")
     except ModelError as error:
@@ -270,7 +361,7 @@ def net_digest(classifier: Classifier) -> str:
     """
     digest = hashlib.blake2b(digest_size=16)
     digest.update(repr((classifier.inputs.shape, classifier.mean, classifier.std)).encode())
-    net = module_of(classifier, "a masker")
+    net = module_of(classifier, _WHAT)
     for name, tensor in [*net.named_parameters(), *net.named_buffers()]:
         if not name.endswith(COUNTER):
             digest.update(str(tuple(tensor.shape)).encode())
@@ -356,7 +447,7 @@ class TrainedMasker(Method):
             return Masker(published, encoder, path.name, file_digest(path))
         header = read_header(path)
         self._check(header, classifier, path)
-        scales, known = header.scales, dict(module_of(classifier, "a masker").named_modules())
+        scales, known = header.scales, dict(module_of(classifier, _WHAT).named_modules())
         if any(scale.layer not in known for scale in scales):  # the same net in another module
             scales = Scale.all_of(classifier, most=self.net.most_scales)
         if [(s.channels, s.size) for s in scales] != [(s.channels, s.size) for s in header.scales]:
@@ -364,7 +455,9 @@ class TrainedMasker(Method):
                 f"{path} reads the layers {', '.join(s.layer for s in header.scales)}, which are not found in {classifier.name}"
             )
         with torch.random.fork_rng(devices=[]):  # first weights, which are replaced
-            net = self.net.for_net(scales, classifier, header.width)
+            net = self.net.for_net(
+                [scale.channels for scale in scales], scales[-1].size, classifier, header.width
+            )
         weights = {name: tensor.float() for name, tensor in load_file(path).items()}
         missing, unexpected = net.load_state_dict(weights, strict=False)
         if unexpected or any(not name.endswith("num_batches_tracked") for name in missing):

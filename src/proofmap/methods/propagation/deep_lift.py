@@ -32,7 +32,6 @@ from proofmap.methods.gradients.plain import (
 )
 from proofmap.methods.graph import Rewriting
 from proofmap.methods.method import METHODS, Cost
-from proofmap.methods.propagation.lrp import check_logits
 from proofmap.plugins.settings import setting
 from proofmap.session import Session
 
@@ -162,7 +161,7 @@ class DeepLIFT(BaselineMethod):
 
     def prepare(self, session: Session) -> None:
         super().prepare(session)
-        check_logits(self.name, session.net)
+        Rewriting.check_logits(self.name, session.net)
 
     def cost(self, labels: int, session: Session | None = None) -> Cost:
         return Cost(gradient=labels * self.ways, forward=self.ways)

@@ -363,15 +363,6 @@ _MEMORY = 3
 """The memory of a pass with rules, as a multiple of that of a pass with gradients."""
 
 
-def check_logits(method: str, classifier: Classifier) -> None:
-    """Raise an error if the net ends in a softmax or sigmoid."""
-    if classifier.outputs not in ("logits", "sigmoid"):
-        raise InputError(
-            f"{method} starts at the logits, and this net returns {classifier.outputs}; pass the net without its last "
-            "softmax or sigmoid"
-        )
-
-
 class RelevanceMethod(Method):
     """Base class of methods that propagate relevance from the logits to the input. Subclasses define the relevance at the logits."""
 
@@ -429,7 +420,7 @@ class RelevanceMethod(Method):
         return Cost(gradient=labels)
 
     def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
-        check_logits(self.name, session.net)
+        Rewriting.check_logits(self.name, session.net)
         composite = self.composite(session.net)
         mean, std = session.inputs.scale(session.net.device)
         with session.progress.task(self.name, labels.numel()) as task:
