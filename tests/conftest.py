@@ -8,6 +8,7 @@ import gc
 import importlib
 import importlib.util
 import os
+import shutil
 import signal
 import sys
 import warnings
@@ -96,6 +97,11 @@ ImageFont.FreeTypeFont.getmask2 = functools.lru_cache(maxsize=500)(ImageFont.Fre
 
 # what a batch that failed leaves behind is young: the collector need not look at everything that the tests imported
 batching.gc = SimpleNamespace(collect=lambda: gc.collect(1))
+
+# the files of tests are kept in memory where the system has room for them: nobody waits for a disk, also not when they are deleted
+MEMORY = Path("/dev/shm")
+if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 4 << 30:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 # a shell's background job begins with interrupts ignored, and every child of it
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -18,7 +19,7 @@ import pytest
 from PIL import Image
 from safetensors.torch import load_file
 
-from proofmap.cli import _notes
+from proofmap.cli import _notes, app_for
 from proofmap.core.progress import Lines
 from tests.command import run
 from tests.forked import command
@@ -312,3 +313,51 @@ def test_a_note_is_shown_once_wherever_it_comes_from(capsys: pytest.CaptureFixtu
     for text in ("one picture lies beside", "another", "one picture lies beside"):
         show(UserWarning(text), UserWarning, "file.py", 1)
     assert capsys.readouterr().err.splitlines() == ["note: one picture lies beside", "note: another"]
+
+
+# ---- Shells complete commands, options and names ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words, offered",
+    [
+        ("proofmap ev", ["evaluate"]),
+        ("proofmap me", []),  # earlier names of commands are not offered
+        ("proofmap list me", ["methods", "metrics"]),
+        ("proofmap evaluate --methods grad-cam,gradient-x", ["grad-cam,gradient-x-input"]),
+        ("proofmap demo ta", ["table"]),
+        ("proofmap bench ru", ["run"]),
+        ("proofmap bench run sm", ["smoke"]),
+        ("proofmap evaluate --store-maps f", ["float16", "float32"]),
+        ("proofmap compare --allow", ["--allow-mismatch"]),
+    ],
+)
+def test_names_are_completed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str, offered: list[str]
+) -> None:
+    monkeypatch.setenv("_PROOFMAP_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+    with pytest.raises(SystemExit) as ended:
+        app_for([])(prog_name="proofmap")
+    assert not ended.value.code
+    assert capsys.readouterr().out.split() == offered
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+def test_bash_completes_after_the_line_that_the_documentation_shows(tmp_path: Path) -> None:
+    command = tmp_path / "proofmap"
+    command.write_text(
+        f"#!{sys.executable}\nfrom proofmap_command import main\n\nmain()\n"
+    )  # as pip writes it
+    command.chmod(0o755)
+    script = """
+        eval "$(proofmap --show-completion)"
+        COMP_WORDS=(proofmap ex); COMP_CWORD=1
+        _proofmap_completion proofmap
+        echo "${COMPREPLY[@]}"
+    """
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    settings = {**os.environ, "PATH": path, "PYTHONPATH": str(Path(__file__).parents[1] / "src")}
+    done = subprocess.run(["bash", "-c", script], env=settings, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["explain", "export"]

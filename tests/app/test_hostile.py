@@ -12,10 +12,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("fastapi")
-pytest.importorskip("uvicorn")
-
-
 from proofmap.app.server import MOST_UNDECODED
 from tests.app.hostile import KINDS, Hostile, World, picture
 from tests.app.processes import Answer, Served, mask
@@ -84,12 +80,6 @@ def _problem(hostile: Hostile, answer: Answer, seconds: float, home: Path) -> st
     if answer.status and "content-security-policy" not in answer.headers and answer.status != 400:
         return "has no content policy"
     return ""
-
-
-def test_there_are_two_hundred_of_them_and_more() -> None:
-    world = World(8000, "0" * 32, "0" * 32)
-    every = [hostile for kind in KINDS for hostile in kind(world)]
-    assert len(every) > 200 and len({hostile.name for hostile in every}) == len(every)
 
 
 def test_after_all_that_the_server_still_makes_maps_and_names_no_machine(

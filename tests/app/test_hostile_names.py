@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("fastapi", reason="the extra app is not installed")
-
 from proofmap.methods import make_method
 from tests.app.test_page import Tabs, png, wait_done
 from tests.app.threaded import Served

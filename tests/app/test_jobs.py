@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import base64
+import subprocess
+import sys
 import threading
+from concurrent.futures import CancelledError
 from typing import Any
 
 import numpy as np
@@ -13,6 +16,8 @@ from starlette.testclient import TestClient
 
 import proofmap as pm
 from proofmap.app import jobs as kept
+from proofmap.app import jobs as workers
+from proofmap.app.jobs import Busy, Cancelled, NetWorker
 from proofmap.app.nets import Offer
 from proofmap.app.security import Access
 from proofmap.app.server import Server
@@ -159,20 +164,6 @@ def test_equal_requests_get_one_job_which_stops_when_nobody_wants_it(
     assert begun(client, photo, ["slow"], seed=1) == third
 
 
-def test_why_there_is_no_job(client: TestClient, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    def said(job: str) -> str:
-        answer = client.get(f"/api/jobs/{job}")
-        assert answer.status_code == 404
-        return str(answer.json()["error"])
-
-    monkeypatch.setattr(kept, "MOST_KEPT", 1)
-    photo = uploaded(client)
-    old, newer = (begun(client, photo, ["gradient"]) for _ in range(2))
-    worked_off(server)
-    assert "no longer kept" in said(old) and client.get(f"/api/jobs/{newer}").status_code == 200
-    assert "the server was restarted" in said("0" * 32)
-
-
 def test_the_progress_of_a_job(client: TestClient, server: Server) -> None:
     slow = with_slow(server)
     job = begun(client, uploaded(client), ["slow"])
@@ -266,7 +257,9 @@ def test_old_jobs_are_forgotten_and_too_many_are_not_taken(
     for _ in range(3):
         ids.append(begun(client, photo, ["gradient"]))
         worked_off(server)
-    assert client.get(f"/api/jobs/{ids[0]}").status_code == 404
+    for job, why in ((ids[0], "no longer kept"), ("0" * 32, "the server was restarted")):
+        gone = client.get(f"/api/jobs/{job}")
+        assert gone.status_code == 404 and why in gone.json()["error"]
     assert client.get(f"/api/jobs/{ids[2]}").status_code == 200
     slow = with_slow(server)
     begun(client, photo, ["slow"])
@@ -287,3 +280,96 @@ def test_at_most_two_nets_are_kept(server: Server) -> None:
         server.nets.classifier(name)
     ready = {about["name"] for about in server.nets.about() if about["ready"]}
     assert ready == {"toy", "b"} and server.nets.known("a") is not None
+
+
+# ---- The one thread: jobs in their order, questions between a job's steps, nothing left behind when it stops ----------
+
+
+def test_a_flood_of_questions_does_not_keep_a_job_from_its_next_step() -> None:
+    worker, begun, go, over = NetWorker(), threading.Event(), threading.Event(), threading.Event()
+
+    def job() -> None:
+        begun.set()
+        assert go.wait(600)
+        worker.between()
+        over.set()
+
+    def again() -> None:
+        if not over.is_set():
+            worker.ask(again)
+
+    worker.add(job)
+    assert begun.wait(600)
+    worker.ask(again)
+    go.set()
+    assert over.wait(600)
+    worker.close()
+
+
+def test_an_error_belongs_to_whoever_asked() -> None:
+    worker = NetWorker()
+    with pytest.raises(ZeroDivisionError):
+        worker.ask(lambda: 1 // 0).result(600)
+    assert worker.ask(lambda: 2).result(600) == 2
+    worker.close()
+
+
+def test_closing_stops_a_job_between_its_steps_and_answers_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker, begun, go, stopped = NetWorker(), threading.Event(), threading.Event(), threading.Event()
+
+    def job() -> None:
+        begun.set()
+        assert go.wait(600)
+        try:
+            worker.between()
+        except Cancelled:
+            stopped.set()
+
+    worker.add(job)
+    assert begun.wait(600)
+    answer = worker.ask(lambda: 1)
+    worker.close(seconds=0)
+    go.set()
+    assert stopped.wait(600)
+    with pytest.raises(CancelledError):
+        answer.result(600)
+    with pytest.raises(Busy, match="stopping"):
+        worker.ask(lambda: 1)
+
+
+def test_there_is_a_most_of_waiting_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "MOST_QUESTIONS", 2)
+    worker, begun, go = NetWorker(), threading.Event(), threading.Event()
+    worker.add(lambda: (begun.set(), go.wait(600), None)[2])
+    assert begun.wait(600)
+    answers = [worker.ask(lambda: 1), worker.ask(lambda: 1)]
+    with pytest.raises(Busy, match="busy"):
+        worker.ask(lambda: 1)
+    go.set()
+    assert [answer.result(600) for answer in answers] == [1, 1]
+    worker.close()
+
+
+LEFT_OPEN = """
+import threading
+from proofmap.app.jobs import Cancelled, NetWorker
+
+worker, begun = NetWorker(), threading.Event()
+
+def job():
+    try:
+        while True:
+            begun.set()
+            worker.between()
+    except Cancelled:
+        print("stopped between two steps")
+
+worker.add(job)
+begun.wait()
+"""
+
+
+def test_a_program_that_ends_waits_for_the_step_that_is_running() -> None:
+    """Python ends threads wherever they are; inside torch that is an abort."""
+    done = subprocess.run([sys.executable, "-c", LEFT_OPEN], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "stopped between two steps\n"), done.stderr

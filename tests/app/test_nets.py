@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from dataclasses import MISSING
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,16 @@ from starlette.testclient import TestClient
 
 import proofmap as pm
 from proofmap.app import nets as module
+from proofmap.app.choices import RECOMMENDED, Choices
 from proofmap.app.nets import Nets, Offer, offers
 from proofmap.app.server import Server
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Series
+from proofmap.fills import FILLS
+from proofmap.methods import METHODS, make_method
+from proofmap.methods.masks.method import MaskMethod
 from proofmap.models import ModelInfo
+from proofmap.plugins.settings import Plugin, Setting, settings_of
 from tests.app.served import Slow, begun, net, uploaded, with_slow, worked_off
 
 INSTALLED = [ModelInfo(name, 224, "", f"about {name}") for name in ("small", "efficientnet-lite0")]
@@ -85,3 +92,171 @@ def test_a_net_or_a_method_that_exits_ends_nothing_else(
     answers = [client.get(f"/api/jobs/{job}").json() for job in jobs]
     assert [answer["state"] for answer in answers] == ["failed", "done"]
     assert answers[0]["message"] == "SystemExit: 3"
+
+
+# ---- What visitors may ask for: the command line's specs, without files and code --------------------------------------
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "belief-mask:passes=60,fills=gray+blur(sigma=3)",
+        "top-label:grad-cam:layer=features.3",
+        "learned-mask:fill=images(source=samples,size=64)",
+        "learned-mask:steps=20000",
+        "fong-vedaldi:steps=30",  # its default fill has a kernel of 81
+        "occlusion:window=9,stride=3",
+        "random:seed_offset=99999999",
+        "igos++",
+    ],
+)
+def test_settings_are_those_of_the_command_line(spec: str) -> None:
+    assert Choices().method(spec) == make_method(spec)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "mine.py:evil",
+        "MINE.PY:evil",
+        "top-label:mine.py:evil",
+        "top-label:of=mine.py:evil",
+        "occlusion:fill=mine.py:evil",
+        "belief-mask:fills=gray+mine.py:evil",
+        "learned-mask:fill=images(source=photos)",
+        "learned-mask:fill=images:photos",
+        "inverse:learned-mask:fill=images(source=photos)",
+        "phang-masker:weights=masker.safetensors",
+        "blurred:phang-masker:weights=x",
+        "captum:IntegratedGradients",
+        "top-label:captum:Saliency",
+        "blurred(of=pytorch-grad-cam(of=GradCAM))",
+        "learned-mask:fill=images:/etc",
+        "grad-cam:layer=../x",
+        "grad-cam:layer=a\x00b",
+        "rise:masks=1000000000",
+        "learned-mask:fill=images(size=100000)",
+        "fong-vedaldi:fill=blur(kernel=100001)",
+    ],
+)
+def test_files_code_and_floods_are_not_for_visitors(
+    spec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text("open('ran', 'w')\ndef evil(classifier, images, labels): return None\n")
+    Path("photos").mkdir()
+    with pytest.raises(InputError):
+        Choices().method(spec)
+    assert not Path("ran").exists()
+
+
+@pytest.mark.parametrize(
+    "spec", ["images:photos", "images:cifar10:photos", "mine.py:Fill", "road", "blur:kernel=9999"]
+)
+def test_so_it_is_with_fills(spec: str) -> None:
+    with pytest.raises(InputError):
+        Choices().fill(spec)
+
+
+NUMBERS = [
+    (plugins[name], info)
+    for plugins in (METHODS, FILLS)
+    for name in plugins
+    for info in settings_of(plugins[name])
+    if plugins[name].__dict__.get("family") != "adapter"
+    and isinstance(info.default, (int, float))
+    and not isinstance(info.default, bool)
+    and info.name not in ("seed", "seed_offset")
+    and not (info.name in ("steps", "passes", "iterations") and issubclass(plugins[name], MaskMethod))
+]
+
+
+@pytest.mark.parametrize("kind, info", NUMBERS, ids=[f"{kind.name}-{info.name}" for kind, info in NUMBERS])
+def test_every_number_that_decides_what_a_step_takes_is_bounded(kind: type[Plugin], info: Setting) -> None:
+    """Whatever is registered, also later: ten times its default, or a thousand and more, is not for visitors."""
+    choose = Choices().method if kind.noun == "method" else Choices().fill
+    value = 10 * info.default + 1 if info.default else 1001
+    if info.most is not None and value > info.most:
+        return  # it has a bound for everybody
+    required = {i.name: "gradient" for i in settings_of(kind) if i.default is MISSING}
+    text = ",".join(f"{name}={given}" for name, given in {**required, info.name: value}.items())
+    with pytest.raises(InputError, match=rf"{info.name} of {re.escape(kind.name)} may be at most"):
+        choose(f"{kind.name}:{text}")
+
+
+@pytest.mark.parametrize(
+    "spec, told",
+    [
+        (
+            "images:size=257",
+            "size of images may be at most 256 here, not 257; for more, use the command line",
+        ),
+        ("median:kernel=23", "kernel of median may be at most 22 here"),
+    ],
+)
+def test_what_cannot_be_interrupted_is_bounded_tightly(spec: str, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        Choices().fill(spec)
+    with pytest.raises(InputError, match=told):
+        Choices().method(f"occlusion:fill={spec.replace(':', '(')})")
+
+
+def test_a_fine_grid_is_as_dear_as_a_large_number() -> None:
+    with pytest.raises(
+        InputError, match=r"step of extremal-perturbation must be at least 1\.75 here, not 0\.1"
+    ):
+        Choices().method("extremal-perturbation:step=0.1")
+    with pytest.raises(InputError, match="areas of extremal-perturbation has 17 values; at most 16"):
+        Choices().method("extremal-perturbation:areas=" + ":".join(f"{k / 100}" for k in range(1, 18)))
+
+
+def test_what_the_command_line_names_is_offered_under_its_title(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text("def bright(classifier, images, labels): return images.mean(1)[:, None]\n")
+    choices = Choices(["mine.py:bright", "phang-masker:weights=m.safetensors"])
+    assert [about["name"] for about in choices.methods_about][:2] == [
+        "bright",
+        "phang-masker:weights=m.safetensors",
+    ]
+    assert choices.written(choices.method("bright")) == "mine.py:bright"
+    assert choices.method("phang-masker:weights=m.safetensors").settings()["weights"] == "m.safetensors"
+    with pytest.raises(InputError, match="whoever starts the server"):
+        choices.method("phang-masker:weights=other.safetensors")
+
+
+def test_every_field_of_every_method_makes_a_spec_that_is_accepted() -> None:
+    """The form offers what the server takes: each choice and each default."""
+    choices = Choices()
+    about = choices.methods_about
+    assert [method["name"] for method in about[:5]] == [*RECOMMENDED] and all(
+        m["recommended"] for m in about[:5]
+    )
+    assert not any(method["recommended"] for method in about[5:])
+    tried = 0
+    for method in about:
+        needed = [f"{field['name']}={field['default']}" for field in method["settings"] if field["required"]]
+        for field in method["settings"]:
+            for value in field["choices"] or [field["default"]]:
+                others = [text for text in needed if not text.startswith(f"{field['name']}=")]
+                settings = ",".join([*others, *([f"{field['name']}={value}"] if value else [])])
+                spec = f"{method['base']}:{settings}" if settings else method["base"]
+                made = choices.method(spec)
+                assert made.name == method["base"] and field["help"]
+                tried += 1
+    assert tried > 300
+
+
+def test_fields_are_generated_from_the_settings() -> None:
+    (rise,) = [method for method in Choices().methods_about if method["name"] == "rise"]
+    fields = {field["name"]: field for field in rise["settings"]}
+    infos = {info.name: info for info in settings_of(METHODS["rise"])}
+    assert [*fields] == ["preset", *infos] and fields["preset"]["choices"][0] == ""
+    assert all(fields[name]["help"] == info.help for name, info in infos.items())
+    assert (fields["masks"]["default"], fields["masks"]["choices"]) == ("4000", [])
+    assert fields["coverage"]["choices"] == ["true", "false"] and "none" in fields["fill"]["choices"]
+    (masker,) = [method for method in Choices().methods_about if method["base"] == "phang-masker"]
+    assert "weights" not in {field["name"] for field in masker["settings"]}, (
+        "files are for whoever starts the server"
+    )

@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 import torch
 
-pytest.importorskip("fastapi", reason="the extra app is not installed")
-
 from proofmap.app import choices
 from proofmap.app.routes import _wrong_labels
 from proofmap.core.ranking import keep_top

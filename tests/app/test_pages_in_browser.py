@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("fastapi", reason="the extra app is not installed")
-
 from proofmap.results.proof_shape import percent
 from tests.app.threaded import Served
 from tests.browser import pixels_of

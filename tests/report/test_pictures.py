@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,9 +15,12 @@ from proofmap.core.inputs import Pictures
 from proofmap.core.ranking import keep_top
 from proofmap.judging import evaluate
 from proofmap.report import pictures, sheets
+from proofmap.report.pictures import crop_words
 from proofmap.results import proof_shape
-from proofmap.results.proof_shape import ProofShape, percent
+from proofmap.results.proof_shape import ProofShape, percent, shape_of
+from tests.command import run
 from tests.report.pages import judged
+from tests.test_cli import MODEL, NET
 from tests.toys import conv_classifier, pixels
 
 
@@ -161,3 +165,118 @@ def holds(sheet: Image.Image, part: Image.Image) -> bool:
     places = np.argwhere((whole == piece[0, 0]).all(axis=-1))
     h, w = piece.shape[:2]
     return any(np.array_equal(whole[y : y + h, x : x + w], piece) for y, x in places)
+
+
+# ---- Where the net sees a part of a photo, sheet and page say how much of the original it is --------------------------
+
+
+LABELS = ("--labels", "top2", "--method", "gradient", "--quiet")
+
+
+def test_a_sentence_says_how_much_of_a_photo_the_net_sees() -> None:
+    square, panorama = Pictures(size=(16, 16)), Image.new("RGBA", (1200, 200))
+    assert crop_words(Image.new("RGB", (301, 300)), square) == ""
+    assert crop_words(panorama, square).startswith("The net sees 17 % of the original (1200 x 200 pixels)")
+    for how in ("pad", "squash"):
+        assert crop_words(panorama, Pictures(size=(16, 16), fit=how)) == ""
+    margin = Pictures(size=(14, 14), resize=16)
+    assert "sees 77 % of the original" in crop_words(Image.new("RGB", (300, 300)), margin)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A net that takes squares, a panorama and a square."""
+    (tmp_path / "net.py").write_text(NET)
+    (tmp_path / "photos").mkdir()
+    for name, size in (("panorama", (120, 20)), ("square", (20, 20))):
+        pixels = np.random.default_rng(0).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "photos" / f"{name}.png")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.filterwarnings("ignore:.*the net sees the middle")
+def test_page_and_sheet_of_explain_say_what_the_net_sees(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[str] = []
+    draw = ImageDraw.ImageDraw.text
+    monkeypatch.setattr(
+        ImageDraw.ImageDraw,
+        "text",
+        lambda self, xy, words, *a: (written.append(words), draw(self, xy, words, *a)),
+    )
+    assert run(monkeypatch, "explain", "photos", *MODEL, *LABELS) == 0
+    sheets = " ".join(written)
+    assert sheets.count("The net sees 17 % of the original (120 x 20 pixels)") == 1, (
+        "only the panorama's sheet"
+    )
+    page = folder / "proofs" / "report.html"
+    assert page.read_text(encoding="utf-8").count('<p class="soft">The net sees 17 % of the original') == 1
+    assert run(monkeypatch, "explain", "photos", *MODEL, *LABELS, "--fit", "pad", "--force") == 0
+    assert "of the original" not in page.read_text(encoding="utf-8")
+
+
+# ---- One proof at a glance: its numbers against plain loops over the curve, and what its words say, case by case ------
+
+
+def shape(
+    f: float, average: float, peak: float, *, reach: float | None = 0.1, completeness: float = 1.0
+) -> ProofShape:
+    soundness = min(max(f, 0.001) / average, 1.0) if average else 1.0
+    return ProofShape(f, average, peak, reach, completeness, soundness, peak / max(f, 0.001))
+
+
+def test_numbers_are_those_of_a_loop_over_the_curve() -> None:
+    found = judged(2, 8, methods=["gradient", "random"], labels="top3", metrics=["completeness", "soundness"])
+    for result in found.results:
+        curves = result.insertion
+        for i in range(2):
+            for j in range(3):
+                points = [
+                    (int(c) / curves.positions, float(p))
+                    for c, p in zip(curves.counts, curves.probabilities[i, j], strict=True)
+                    if c > 0
+                ]
+                f = float(found.f[i, j])
+                there = [share for share, p in points if p >= 0.9 * f]
+                got = shape_of(found, result, i, j)
+                assert got.peak == pytest.approx(max(p for _, p in points))
+                assert got.reach == pytest.approx(min(there, default=1.0))
+                assert (got.belief, got.average) == (f, float(curves.auc[i, j]))
+                assert got.overshoot == pytest.approx(got.peak / f)
+
+
+def test_a_label_that_the_net_does_not_believe_has_no_reach() -> None:
+    found = judged(1, 8, methods=["gradient"], labels="top2")
+    unbelieved = replace(found, f=found.f * 0 + 0.002)
+    assert shape_of(unbelieved, found.results[0], 0, 0).reach is None
+
+
+@pytest.mark.parametrize(
+    "given, said",
+    [
+        (shape(0.39, 0.43, 0.45), "on average as strong as the belief"),
+        (shape(0.39, 0.43, 0.74), "on average as strong as the belief, peak 1.9 times"),
+        (shape(0.5, 0.23, 0.45, completeness=0.46), "too weak: on average 46 % of the belief"),
+        (shape(0.5, 0.3999, 0.45, completeness=0.7998), "too weak: on average 79 % of the belief"),
+        (shape(0.3, 0.6, 0.95), "too strong: on average 2.0 times the belief, peak 3.2 times"),
+        (shape(0.002, 0.2, 0.6, reach=None), "proves too much: 20 % on average, at most 60 %"),
+        (
+            shape(0.002, 0.8, 0.999, reach=None),
+            "proves too much: 80 % on average, more than 99 % at its peak",
+        ),
+        (shape(0.0002, 0.0005, 0.001, reach=None), "no proof, as it should be: always below 1 %"),
+        (shape(0.002, 0.002, 0.3, reach=None), "no proof on average, but 30 % at its peak"),
+        (shape(0.5, 0.5, 0.5, completeness=math.nan), "not judged"),
+    ],
+)
+def test_the_words_say_what_the_curve_does(given: ProofShape, said: str) -> None:
+    assert given.summary == said
+
+
+def test_the_bar_of_a_terminal_shows_average_belief_and_peak() -> None:
+    assert shape(0.5, 0.5, 0.5).text(10) == "█████│····"
+    assert shape(0.0, 0.3, 0.9).text(10) == "│██──────·"
+    assert shape(1.0, 1.0, 1.0).text(10) == "█████████│"
+    assert shape(math.nan, math.nan, math.nan).text(4) == "····"

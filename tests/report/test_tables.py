@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import io
 import json
 import math
 import re
 from dataclasses import replace
+from html.parser import HTMLParser
 from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor
 
 import proofmap as pm
+from proofmap.report import display
 from proofmap.report.display import NUMBER_FILES
 from proofmap.report.figures.scatter import scatter_figure
 from proofmap.results import score_tables, tables
@@ -23,7 +27,7 @@ from proofmap.results.compare import compare
 from proofmap.results.proof_shape import shape_of
 from proofmap.results.verdict import verdict
 from tests.report.pages import judged as page_judged
-from tests.report.test_compare import with_values
+from tests.report.test_compare import judged, with_values
 from tests.toys import linear_classifier, pixels
 
 NAN = math.nan
@@ -270,3 +274,188 @@ def made_to_pass(evaluation: pm.Evaluation, name: str) -> pm.Evaluation:
         values = {key: torch.full_like(v, 0.95) if r.name == name else 0 * v for key, v in r.values.items()}
         results.append(replace(r, values=values, scores=tuple(s.over(values[s.name]) for s in r.scores)))
     return replace(evaluation, results=tuple(results), f=torch.full_like(evaluation.f, 0.3))
+
+
+# ---- In a notebook results show themselves as plain, escaped HTML of bounded size -------------------------------------
+
+
+NASTY = "<script>alert('&')</script>"
+VOID = {"img", "br"}
+
+
+class Page(HTMLParser):
+    """Tags, text and pictures of a piece of HTML; complains about tags that do not nest."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.pictures: list[bytes] = []
+        self.rows: list[list[str]] = []
+        self.text = ""
+        self._open: list[str] = []
+        self.feed(text)
+        assert not self._open, f"left open: {self._open}"
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        if tag == "img":
+            source = dict(attributes)["src"] or ""
+            self.pictures.append(base64.b64decode(source.removeprefix("data:image/png;base64,")))
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+        if self.rows and {"td", "th"} & set(self._open):
+            self.rows[-1][-1] += data
+
+
+def nasty() -> pm.Evaluation:
+    f = linear_classifier(4, 3, names=[NASTY, "b", "c"])
+    names = [f"{NASTY}{i}" for i in range(5)]
+    return pm.evaluate(f, pixels(5, 4), methods=["gradient-x-input", "random"], labels="all", names=names)
+
+
+def test_an_evaluation_shows_its_scores_notes_and_first_pictures() -> None:
+    found = nasty()
+    page = Page(found._repr_html_())
+    assert [row[0] for row in page.rows] == ["method", "gradient-x-input", "random*"]
+    assert "5 images" in page.text and "3 of 5 images" in page.text
+    assert len(page.pictures) == display.MOST_PICTURES
+    assert all(Image.open(io.BytesIO(p)).width <= display.WIDEST for p in page.pictures)
+    assert set(page.tags) <= {"table", "tr", "th", "td", "b", "div", "br", "img", "ul", "li"}
+
+
+def test_a_proof_shows_its_sheets_and_rows_as_html_and_as_png() -> None:
+    proof = pm.Proof(nasty())
+    page = Page(proof._repr_html_())
+    assert "script" not in page.tags and NASTY in page.text
+    assert len(page.rows) == 1 + 2 * 5 * 3 and len(page.pictures) == 3, (
+        "two methods, five images, three labels"
+    )
+    png = proof._repr_png_()
+    assert png is not None and png == page.pictures[0]
+
+
+def test_pictures_stop_where_they_grow_too_heavy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(display, "MOST_BYTES", 1)
+    assert len(Page(nasty()._repr_html_()).pictures) == 1
+
+
+def test_long_tables_end_with_how_many_rows_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(score_tables, "MOST_ROWS", 4)
+    page = Page(pm.Proof(nasty())._repr_html_())
+    assert len(page.rows) == 5 and "26 more rows" in page.text
+
+
+def test_without_kept_maps_the_numbers_still_show() -> None:
+    found = judged(keep_maps=0)
+    assert not Page(found._repr_html_()).pictures
+    assert pm.Proof(found)._repr_png_() is None and Page(pm.Proof(found)._repr_html_()).rows
+
+
+@pytest.mark.parametrize(
+    "make", [lambda e: compare(e), lambda e: audit(e, min_soundness=0.5)], ids=["compare", "audit"]
+)
+def test_comparisons_and_audits_show_their_tables(make: Any) -> None:
+    result = make(judged())
+    ((header, rows),) = result.tables()
+    assert Page(result._repr_html_()).rows == [header, *rows]
+
+
+def test_ipython_prefers_our_html() -> None:
+    formatters = pytest.importorskip("IPython.core.formatters")
+    data, _ = formatters.DisplayFormatter().format(pm.Proof(nasty()))
+    assert {"text/html", "image/png", "text/plain"} <= set(data)
+
+
+# ---- Tables for papers: the best two bold, in the right direction, and nothing that LaTeX or Markdown would eat -------
+
+
+def scored(**columns: list[float]) -> pm.Evaluation:
+    """Methods a, b, c, ... whose scores have these means; ``cost`` is better lower."""
+    n = len(next(iter(columns.values())))
+    values = {"abcdef"[i]: {name: [column[i]] for name, column in columns.items()} for i in range(n)}
+    return with_values(values, lower=["cost"])
+
+
+def bold(text: str) -> list[list[str]]:
+    """The bold cells of each row of a LaTeX table."""
+    rows = text.partition(r"\midrule")[2].partition(r"\bottomrule")[0].strip().splitlines()
+    return [re.findall(r"\\textbf\{([^}]*)\}", row) for row in rows]
+
+
+def test_the_papers_table_is_marked_as_the_paper_marks_it() -> None:
+    """Deletion and soundness of its Table 1, first six rows."""
+    deletion = [0.42, 0.37, 0.48, 0.58, 0.41, 0.50]
+    soundness = [0.80, 0.71, 0.82, 0.60, 0.84, 0.84]
+    found = score_tables.score_table(scored(cost=deletion, soundness=soundness)).to_latex()
+    assert bold(found) == [[], [".37"], [], [], [".41", ".84"], [".84"]]
+
+
+def test_values_count_as_they_are_printed() -> None:
+    assert bold(score_tables.score_table(scored(m=[0.9, 0.8449, 0.8401, 0.82])).to_latex()) == [
+        [".90"],
+        [".84"],
+        [".84"],
+        [],
+    ]
+    assert bold(score_tables.score_table(scored(cost=[0.001, 0.002, 0.003])).to_latex()) == [
+        [".001"],
+        [".002"],
+        [],
+    ]
+
+
+def test_a_score_without_images_is_a_dash_and_never_bold() -> None:
+    found = score_tables.score_table(scored(m=[math.nan, 0.8, 0.7, 0.6])).to_latex()
+    assert bold(found) == [[], [".80"], [".70"], []]
+    assert "a & -- \\\\" in found
+
+
+def test_one_map_for_all_labels_is_never_bold_however_sound() -> None:
+    found = scored(soundness=[0.99, 0.8, 0.7, 0.6])
+    first, *rest = found.results
+    free = replace(found, results=(replace(first, label_free=True), *rest))
+    assert bold(score_tables.score_table(free).to_latex()) == [[], [".80"], [".70"], []]
+    alone = replace(free, results=(free.results[0],))
+    assert bold(score_tables.score_table(alone).to_latex()) == [[]]
+
+
+def test_markdown_and_latex_mark_the_same_cells() -> None:
+    found = judged(8, methods=["gradient", "gradient-x-input", "random"])
+    rows = score_tables.score_table(found).markdown().splitlines()[2 : 2 + len(found.results)]
+    in_markdown = [re.findall(r"\*\*(\S+)[^|]*\*\*", row) for row in rows]
+    assert in_markdown == bold(score_tables.score_table(found).to_latex())
+    assert [any(row) for row in score_tables.best_two(found)] == [bool(row) for row in in_markdown]
+
+
+def test_every_row_has_as_many_cells_as_the_head_and_the_braces_close() -> None:
+    text = score_tables.score_table(judged(methods=["learned-mask:steps=2,fill=gray", "random"])).to_latex()
+    body = text.partition(r"\toprule")[2].partition(r"\bottomrule")[0]
+    rows = [line for line in body.splitlines() if line.strip().endswith(r"\\")]
+    assert len({len(re.findall(r"(?<!\\)&", row)) for row in rows}) == 1 and len(rows) == 3
+    assert len(re.findall(r"(?<!\\)\{", text)) == len(re.findall(r"(?<!\\)\}", text))
+    for name in ("table", "tabular"):
+        assert rf"\begin{{{name}}}" in text and rf"\end{{{name}}}" in text
+
+
+@pytest.mark.parametrize("character", list("&%$#_{}~^\\<>"))
+def test_no_character_of_a_name_is_left_to_latex(character: str) -> None:
+    escaped = tables._latex_text(f"a{character}b")
+    assert escaped.startswith(("a\\", "a$"))
+    assert re.fullmatch(r"a(\\[&%$#_{}]|\\text\w+\{\}|\$[<>]\$)b", escaped)
+
+
+def test_captions_can_be_given() -> None:
+    text = score_tables.score_table(judged()).to_latex(caption="Ours.", label="tab:ours")
+    assert r"\caption{Ours.}" in text and r"\label{tab:ours}" in text
+    settings = score_tables.score_table(judged()).to_latex()
+    assert "e1 = 0.01, e2 = 0.001" in settings and "seed 0" in settings and "6 images" in settings

@@ -6,16 +6,31 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import torch
 
 import proofmap as pm
+from proofmap.core.errors import InputError
+from proofmap.core.labels import UNBELIEVED
+from proofmap.metrics.proof_scores import BestEffort, Completeness, Soundness
+from proofmap.report.choice import Choice
+from proofmap.report.figures.scatter import scatter_figure, scatter_panels
 from proofmap.report.html import write_report
+from proofmap.results import score_tables
+from proofmap.results.audit import audit
+from proofmap.results.label_matrix import LabelMatrices, label_matrices
+from proofmap.results.proof_shape import proof_values
 from proofmap.results.records import MethodResult
+from proofmap.results.statistics import Score
 from proofmap.results.verdict import ENOUGH, Verdict, verdict
+from proofmap.study import run_study
 from tests.report.pages import PageParts, judged, listed
+from tests.study.studies import net_file, toy_study
+from tests.toys import conv_classifier, linear_classifier, pixels
 
 KINDS = ("completeness", "soundness", "best-effort")
 Values = Sequence[float] | float
@@ -259,3 +274,230 @@ def test_page_file_and_notebook_have_the_same_verdict(base: pm.Evaluation, tmp_p
     record = json.loads((tmp_path / "evaluation.json").read_text(encoding="utf-8"))
     assert record["verdict"]["headline"] == found.headline
     assert found.headline in base._repr_html_()
+
+
+# ---- Labels that the net does not believe: judged by Python and by a run alike, and marked wherever labels are shown ---
+
+
+@pytest.fixture(scope="module")
+def evaluation() -> pm.Evaluation:
+    """A net that is sure of one of twelve labels."""
+    net = linear_classifier(8, 12, strength=0.5, names=[f"name {k}" for k in range(12)])
+    return pm.evaluate(net, pixels(3, 8), methods=["gradient", "random"], labels="top1+wrong", seed=3)
+
+
+def test_two_labels_are_judged_that_the_net_does_not_believe(evaluation: pm.Evaluation) -> None:
+    assert evaluation.labels.shape == (3, 3) and evaluation.settings["labels"] == "top1+wrong"
+    assert bool((evaluation.f[:, 1:] < UNBELIEVED).all())
+    assert [evaluation.wrong_kind(0, j) for j in range(3)] == ["", "near", "far"]
+    assert label_matrices(evaluation).names == ("label 1", "near wrong", "far wrong")
+
+
+def test_they_change_soundness_and_not_completeness(evaluation: pm.Evaluation) -> None:
+    """Completeness of a label with f < e1 is 1; soundness is the worst over labels, so more labels cannot raise it."""
+    net = linear_classifier(8, 12, strength=0.5, names=[f"name {k}" for k in range(12)])
+    top = pm.evaluate(net, pixels(3, 8), methods=["gradient", "random"], labels="top1", seed=3)
+    for ours, theirs in zip(evaluation.results, top.results, strict=True):
+        assert torch.equal(ours.values["completeness"], theirs.values["completeness"])
+        assert bool((ours.values["soundness"] <= theirs.values["soundness"]).all())
+    least = min(
+        float((t.values["soundness"] - o.values["soundness"]).max())
+        for o, t in zip(evaluation.results, top.results, strict=True)
+    )
+    assert least > 0, "a wrong label decides the soundness of an image"
+
+
+def test_tables_and_pages_mark_them(evaluation: pm.Evaluation, tmp_path: Path) -> None:
+    table = score_tables.pair_table(evaluation, methods=1).splitlines()
+    assert [", a wrong one, to test" in line for line in table[1:4]] == [False, True, True]
+    assert "labels top1 and two wrong ones (near, far)" in evaluation.table()
+    page = PageParts(write_report(evaluation, tmp_path / "r.html"))
+    assert [a["wrong"] for a in page.record["pictured"][0]["labels"]] == ["", "near", "far"]
+    assert page.text.count("a wrong one, to test") == 6
+
+
+@pytest.mark.parametrize(
+    "labels, strength, told",
+    [
+        (3, 0.0, "labels top2 and 0 of two wrong ones (too few labels have f < 0.01)"),
+        (2, 0.0, "labels top2 and 0 of two wrong ones (too few labels have f < 0.01)"),
+        (3, 20.0, "labels top2 and 1 of two wrong ones (too few labels have f < 0.01)"),
+    ],
+)
+def test_what_was_judged_is_said_where_no_wrong_label_was_left(
+    labels: int, strength: float, told: str, tmp_path: Path
+) -> None:
+    net = linear_classifier(8, labels, strength=strength)
+    found = pm.evaluate(
+        net, pixels(2, 8), methods=["random"], labels="top2+wrong", metrics=["insertion:points=4"]
+    )
+    assert told in found.table()
+    assert told in PageParts(write_report(found, tmp_path / "r.html")).text
+
+
+def test_a_run_judges_the_same_wrong_labels_as_python(tmp_path: Path) -> None:
+    """Whatever the blocks of the run; the net is so sure that it does not believe four of its five labels."""
+    (tmp_path / "sure").mkdir()
+    model = net_file(tmp_path / "sure", forward="200 * self.layers(x)")
+    study = toy_study(tmp_path, 4, model=model, labels="top1+wrong", methods=("gradient",), seed=5)
+    run_study(study, tmp_path / "run")
+    with pm.Run(tmp_path / "run") as run:
+        stored = run.evaluation()
+    net = pm.load_classifier(model)
+    photos = pm.load_images([str(tmp_path / "photos")], net)
+    again = pm.evaluate(
+        net, photos, methods=["gradient"], labels="top1+wrong", metrics=["soundness:points=4"], seed=5
+    )
+    assert torch.equal(stored.labels, again.labels) and stored.labels.shape[1] == 3
+    assert stored.wrong_kind(0, 1) == "near" and bool((stored.f[:, 1] < UNBELIEVED).any())
+    other = pm.evaluate(
+        net, photos, methods=["gradient"], labels="top1+wrong", metrics=["soundness:points=4"], seed=6
+    )
+    assert not torch.equal(other.labels, again.labels), "the seed draws them"
+
+
+# ---- The label x label matrix, against a plain loop over images and labels --------------------------------------------
+
+
+METRICS = ["soundness:points=2", "insertion:points=2"]
+
+
+@pytest.fixture(scope="module")
+def found() -> pm.Evaluation:
+    net = conv_classifier(8, 4)
+    return pm.evaluate(net, pixels(3, 8), methods=["gradient", "random"], labels="all", metrics=METRICS)
+
+
+def test_cells_are_the_means_of_a_loop(found: pm.Evaluation) -> None:
+    result, labels = label_matrices(found), found.labels.tolist()
+    assert list(result.areas) == ["gradient", "random"] and result.names == tuple(found.label_names)
+    for method, a, b in product(result.areas, range(4), range(4)):
+        matrix = found[method].insertion.matrix
+        assert matrix is not None
+        own = [float(matrix[i, row.index(a), row.index(b)]) for i, row in enumerate(labels)]
+        assert float(result.areas[method][a, b]) == pytest.approx(sum(own) / 3, abs=1e-6)
+        f = sum(float(found.f[i, row.index(b)]) for i, row in enumerate(labels)) / 3
+        assert float(result.f[b]) == pytest.approx(f, abs=1e-6)
+
+
+def test_the_question_is_answered_by_the_worst_cell(found: pm.Evaluation) -> None:
+    def with_matrices(*matrices: list[list[float]]) -> LabelMatrices:
+        first, count = found.results[0], [0] * len(matrices)
+        labels = torch.tensor([[0, 1]]).expand(len(matrices), -1)
+        curves = replace(first.insertion.select_images(count), matrix=torch.tensor(matrices), labels=labels)
+        results = (replace(first, insertion=curves),)
+        return label_matrices(replace(found.select_images(count), results=results, labels=labels))
+
+    a, b = found.label_names[:2]
+    low, high = [[0.5, 0.1], [0.2, 0.3]], [[0.5, 0.1], [0.45, 0.05]]
+    yes = "Yes: on average every map raises its own label most."
+    assert with_matrices(low).answers() == {"gradient": yes}
+    said = f"No: the map of {b} raises {a} to .37 and its own label to .13; {a} is higher on 2 of 3 images."
+    assert with_matrices(low, high, high).answers() == {"gradient": said}
+    wrong = replace(with_matrices(high), f=torch.tensor([0.5, 0.001]))  # its map should prove nothing
+    assert wrong.answers() == {
+        "gradient": yes.replace("map raises", "map of a label that the net believes raises")
+    }
+    assert replace(wrong, f=torch.tensor([0.001, 0.001])).answers() == {}
+
+
+def test_labels_of_each_image_go_by_place_and_a_matrix_may_be_missing() -> None:
+    labels = [[0, 1], [2, 3], [1, 2]]
+    found = pm.evaluate(
+        conv_classifier(8, 4), pixels(3, 8), methods=["gradient"], labels=labels, metrics=METRICS
+    )
+    result, matrix = label_matrices(found), found.results[0].insertion.matrix
+    assert result.names == ("label 1", "label 2") and not result.shared
+    assert matrix is not None and torch.allclose(result.areas["gradient"], matrix.mean(dim=0))
+    bare = replace(found.results[0], insertion=replace(found.results[0].insertion, matrix=None))
+    assert not label_matrices(replace(found, results=(bare,))).areas
+
+
+# ---- Tables, pages, pictures and audits go by what a score measures, never by what it is called -----------------------
+
+
+class Reaches(Completeness):
+    name: ClassVar[str] = "reaches"
+    kind: ClassVar[str] = "completeness"
+
+
+class StaysBelow(Soundness):
+    name: ClassVar[str] = "stays-below"
+    kind: ClassVar[str] = "soundness"
+
+
+class Tries(BestEffort):
+    name: ClassVar[str] = "tries"
+    kind: ClassVar[str] = "best-effort"
+
+
+class Impostor(Soundness):
+    """Bears a famous name, and says that it measures something else."""
+
+    name: ClassVar[str] = "soundness"
+    kind: ClassVar[str] = "something-else"
+
+
+METHODS = ("gradient", "random")
+
+
+@pytest.fixture(scope="module")
+def usual() -> pm.Evaluation:
+    metrics = [Completeness(), Soundness(), BestEffort()]
+    return judged(4, labels="top3", methods=METHODS, metrics=metrics)
+
+
+@pytest.fixture(scope="module")
+def renamed() -> pm.Evaluation:
+    return judged(4, labels="top3", methods=METHODS, metrics=[Reaches(), StaysBelow(), Tries()])
+
+
+def test_a_score_without_a_kind_is_its_own() -> None:
+    assert Score("area", 0.5, 0.4, 0.6, 3, True).kind == "area"
+
+
+def test_scores_under_other_names_give_the_same_verdict_panels_and_pictures(
+    usual: pm.Evaluation, renamed: pm.Evaluation
+) -> None:
+    assert verdict(renamed) == verdict(usual)
+    ours, theirs = scatter_panels(renamed), scatter_panels(usual)
+    assert [(p.x, p.y) for p in ours] == [("reaches", "stays-below"), ("tries", "stays-below")]
+    assert [p.points for p in ours] == [p.points for p in theirs]
+    assert scatter_figure(renamed) == scatter_figure(usual)
+    assert [p.kind for p in ours] == ["completeness", "best-effort"]
+    for a, b in zip(renamed.results, usual.results, strict=True):
+        for i in range(4):
+            assert proof_values(renamed, a, i, 1) == proof_values(usual, b, i, 1)
+
+
+def test_the_worst_images_are_chosen_by_kind(usual: pm.Evaluation, renamed: pm.Evaluation) -> None:
+    assert Choice.of(renamed, worst=1, random=1) == Choice.of(usual, worst=1, random=1)
+    assert "worst in soundness" in Choice.of(renamed, worst=1, random=1).rule
+
+
+def test_bars_are_for_kinds(renamed: pm.Evaluation) -> None:
+    bars = {"stays-below": 0.0}
+    both = [result.name for result in renamed.results]
+    result = audit(renamed, min_completeness=0.0, min_soundness=1.1, bars=bars, method=both)
+    assert [line.metric for line in result.lines] == ["reaches", "stays-below"] * 2
+    assert result.passes  # the bar by name goes before the one by kind
+    with pytest.raises(InputError, match="gradient was not judged by soundness; there are completeness"):
+        audit(judged(1, methods=["gradient"], metrics=[Completeness()]), min_soundness=0.5)
+
+
+def test_a_famous_name_alone_is_no_kind() -> None:
+    found = judged(2, labels="top2", methods=METHODS, metrics=[Completeness(), Impostor()])
+    assert scatter_panels(found) == []
+    assert "not both judged" in verdict(found).reasons[0]
+    result = found.results[0]
+    assert result.first_score("soundness") is None and result.pairs_of_kind("soundness") is None
+
+
+def test_of_two_scores_of_a_kind_the_first_is_read() -> None:
+    found = judged(2, labels="top2", methods=["gradient"], metrics=[StaysBelow(), Soundness(), Reaches()])
+    result = found.results[0]
+    first = result.first_score("soundness")
+    assert first is not None and first.name == "stays-below"
+    assert (result.pairs_of_kind("soundness") == result.pairs["stays-below"].numpy()).all()
+    panels = [(p.x, p.y) for p in scatter_panels(found)]
+    assert panels == [("reaches", "stays-below"), ("reaches", "soundness")]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -38,3 +39,22 @@ def run(whole: tuple[Study, Path], tmp_path: Path) -> tuple[Study, Path]:
     """The same run, in a copy of its own."""
     study, folder = whole
     return study, shutil.copytree(folder, tmp_path / "run")
+
+
+@pytest.fixture
+def read_only(tmp_path: Path) -> Iterator[Callable[[Path], Path]]:
+    """Gives a folder again, as one where nothing can be written."""
+    if not hasattr(os, "getuid") or os.getuid() != 0:
+        pytest.skip("only root may mount a folder")
+    target = tmp_path / "mount"
+    target.mkdir()
+
+    def mounted(folder: Path) -> Path:
+        for words in (["--bind", str(folder)], ["-o", "remount,ro,bind"]):
+            made = subprocess.run(["mount", *words, str(target)], capture_output=True, text=True)
+            if made.returncode:
+                pytest.skip(f"no folder can be mounted here: {made.stderr.strip()}")
+        return target
+
+    yield mounted
+    subprocess.run(["umount", str(target)], capture_output=True)

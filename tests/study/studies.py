@@ -9,6 +9,7 @@ from typing import Any
 
 from proofmap.classifier import Classifier
 from proofmap.models import load_classifier
+from proofmap.results.evaluation import Evaluation
 from proofmap.study import Run, Status, Study
 from tests.data.made_up import save
 
@@ -121,6 +122,12 @@ def facts(folder: Path) -> dict[str, Any]:
                 if (path := folder / name).is_file()
             },
         }
+
+
+def evaluation_of(folder: Path, pictured: int = 0) -> Evaluation:
+    """The results of a run."""
+    with Run(folder) as run:
+        return run.evaluation(pictured)
 
 
 def _known(value: float) -> float | None:

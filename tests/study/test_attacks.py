@@ -1,7 +1,6 @@
 """What is done to a run while it goes on, or to its folder: files removed, replaced or made hostile, wrong clocks, no memory.
 
-The long versions, with real disks and hundreds of kills, are scripts in ``benchmarks/attacks``.
-"""
+The long versions, with real disks and hundreds of kills, are scripts in ``benchmarks/attacks``."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ import proofmap_command
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_output
 from proofmap.reproduce.stored_maps import copied_from
-from proofmap.study import StoreError, Study, run_study, verify_run
+from proofmap.study import Run, StoreError, Study, run_study, verify_run
 from tests.command import run as command
 from tests.study.processes import Processes
 from tests.study.studies import facts, net_file, photos, toy_study
@@ -173,3 +172,55 @@ def test_a_copy_of_a_run_that_was_killed_is_made_whole_by_the_next(
         with copied_from(start, tmp_path / "out"):
             assert run_study(study, tmp_path / "out").units == 0
     assert facts(tmp_path / "out") == facts(start) and verify_run(tmp_path / "out") == []
+
+
+# ---- Limits that the system sets: little memory, and a run directory that cannot be written to ------------------------
+
+
+GREEDY = """\
+import torch
+
+
+def greedy(classifier, images, labels):
+    if images[:, 0, 0, 0].max() > 0.5:
+        torch.empty(1 << 30)  # four gigabytes of addresses; nothing is written to them
+    return images.mean(dim=1, keepdim=True).expand(-1, labels.shape[1], -1, -1)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not limit addresses")
+def test_what_failed_without_memory_is_named_and_computed_again_where_there_is_more(
+    processes: Processes, tmp_path: Path
+) -> None:
+    (tmp_path / "greedy.py").write_text(GREEDY)
+    study = toy_study(tmp_path, 4, methods=["gradient", f"{tmp_path / 'greedy.py'}:greedy"])
+    answer = processes.run(study, tmp_path / "run", memory=2 << 30)  # threads take some of it
+    assert answer is not None and "failed" in answer, answer
+    failures = facts(tmp_path / "run")["failures"]
+    assert answer["failed"] == len(failures) > 0
+    assert all(method == "greedy" and "memory" in reason for method, _, reason in failures), failures
+    assert verify_run(tmp_path / "run") == []
+    assert (processes.run(study, tmp_path / "run", retry=True) or {})["failed"] == 0
+    assert processes.run(study, tmp_path / "whole") == {"units": 4, "failed": 0}
+    assert facts(tmp_path / "run") == facts(tmp_path / "whole") and verify_run(tmp_path / "run") == []
+
+
+def test_a_run_that_cannot_be_written_to_is_read_and_not_continued(
+    run: tuple[Study, Path],
+    read_only: Callable[[Path], Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    study, folder = run[0], read_only(run[1])
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert command(monkeypatch, "doctor", str(folder)) == 0
+    with Run(folder) as opened:
+        assert len(opened.evaluation().results) == 3
+    with pytest.raises(InputError, match="cannot be written to; choose another --out"):
+        run_study(replace(study, methods=("edges",)), folder)
+    capsys.readouterr()
+    asked = ("--model", study.model, "--data", str(study.data), "--methods", "edges", "--out", str(folder))
+    assert command(monkeypatch, "evaluate", *asked) == 2
+    told = capsys.readouterr().err
+    assert "cannot be written to; choose another --out" in told and "Traceback" not in told
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before

@@ -1,7 +1,6 @@
 """The Ray executor: dead workers, lost units, clusters of ours and of others, and what cannot be placed.
 
-What the executor decides is tried with forked processes (``forked``), which start at once; what Ray does for it, with Ray (``ray``).
-"""
+What the executor decides is tried with forked processes (``forked``), which start at once; what Ray does for it, with Ray (``ray``)."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ import pytest
 
 import proofmap.study.ray_executor as module
 from proofmap.core.errors import InputError, MissingExtra, ProofmapError
-from proofmap.study.executor import Lost
+from proofmap.study.executor import LocalExecutor, Lost
 from proofmap.study.ray_executor import RayExecutor
 from proofmap.testing import check_executor
 from proofmap.testing.executors import MakeExecutor, make_squarer, until
@@ -342,3 +341,20 @@ def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 def test_settings_that_cannot_be_are_refused(wrong: dict[str, Any], complaint: str) -> None:
     with pytest.raises(InputError, match=complaint):
         RayExecutor(**wrong)
+
+
+# ---- The local executor: in order, no further ahead than a hint of what comes next, errors as themselves --------------
+
+
+def test_the_next_unit_is_hinted_at_before_the_current_one_is_run() -> None:
+    said: list[str] = []
+
+    class Worker:
+        def prefetch(self, unit: str) -> None:
+            said.append(f"soon {unit}")
+
+        def __call__(self, unit: str) -> None:
+            said.append(f"now {unit}")
+
+    list(LocalExecutor().run(Worker, "abc"))
+    assert said == ["soon b", "now a", "soon c", "now b", "now c"]

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 import sqlite3
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from proofmap import cli
 from proofmap.core.errors import InputError
-from proofmap.study import Run, RunBusy, Selection, run_study
+from proofmap.core.version import source_version
+from proofmap.report.display import evaluation_record
+from proofmap.study import Run, RunBusy, Selection, StoreError, Study, run_study, verify_run
 from proofmap.study.manifest import Manifest
 from proofmap.study.resume import _check_same
+from proofmap.study.run import preview
 from proofmap.study.store import Store
+from tests.command import run as command
 from tests.study.studies import facts, photos, toy_study
 
 
@@ -31,17 +35,6 @@ def test_a_retry_touches_only_what_the_study_will_do_again(tmp_path: Path) -> No
     with pytest.raises(InputError, match="every metric of the run; this study does not name deletion"):
         run_study(replace(study, metrics=("insertion",)), tmp_path / "run", retry=True)
     assert facts(tmp_path / "run") == before
-
-
-def test_a_refused_study_leaves_the_run_as_it_was(tmp_path: Path) -> None:
-    study = toy_study(tmp_path, 6, methods=["random"], metrics=["completeness"], images=Selection(number=2))
-    run_study(study, tmp_path / "run")
-    before = (tmp_path / "run" / "run.json").read_text(), facts(tmp_path / "run")
-    larger = replace(study, images=Selection(number=6), metrics=("completeness:e1=0.3",))
-    with pytest.raises(InputError, match=r"e1: 0\.01 there, 0\.3 now"):
-        run_study(larger, tmp_path / "run")
-    assert ((tmp_path / "run" / "run.json").read_text(), facts(tmp_path / "run")) == before
-    assert Manifest.read(tmp_path / "run").selection.number == 2
 
 
 def test_a_run_without_results_may_be_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,21 +62,10 @@ def test_a_refused_study_leaves_no_folder_and_no_lock(
     for out in ("run", "new/folders/run"):
         with pytest.raises(InputError, match="no image is left to study"):
             run_study(nothing_left, tmp_path / out)
-    words = [
-        "evaluate",
-        "--model",
-        study.model,
-        "--data",
-        str(study.data[0]),
-        "--min-second-probability",
-        "1",
-    ]
-    monkeypatch.setattr(
-        sys, "argv", ["proofmap", *words, "--methods", "random", "--out", str(tmp_path / "run")]
-    )
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    assert ended.value.code == 2 and "no image is left" in " ".join(capsys.readouterr().err.split())
+    words = ["--model", study.model, "--data", str(study.data[0]), "--min-second-probability", "1"]
+    words += ["--methods", "random", "--out", str(tmp_path / "run")]
+    assert command(monkeypatch, "evaluate", *words) == 2
+    assert "no image is left" in " ".join(capsys.readouterr().err.split())
     assert sorted(path for path in tmp_path.rglob("*") if "__pycache__" not in path.parts) == before
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("precious")
@@ -123,34 +105,11 @@ def test_a_run_that_is_not_finished_says_so_and_passes_no_audit(
         assert run.unfinished() == {"gradient": 2}
         assert any("gradient lacks 2 of 6 images" in note for note in run.notes())
 
-    def audit(*more: str) -> int:
-        monkeypatch.setattr(
-            sys, "argv", ["proofmap", "audit", str(tmp_path / "run"), "--min-soundness", "0", *more]
-        )
-        try:
-            cli.main()
-        except SystemExit as stop:
-            return int(stop.code or 0)
-        return 0
-
-    assert audit() == 1 and "not finished" in capsys.readouterr().err
-    assert audit("--unfinished") == 0
+    audit = ("audit", str(tmp_path / "run"), "--min-soundness", "0")
+    assert command(monkeypatch, *audit) == 1 and "not finished" in capsys.readouterr().err
+    assert command(monkeypatch, *audit, "--unfinished") == 0
     run_study(study, tmp_path / "run")
-    assert audit() == 0
-
-
-def test_a_repaired_picture_is_looked_at_again_and_only_those_that_mattered_count(tmp_path: Path) -> None:
-    study = toy_study(tmp_path, 3, methods=["random"])
-    good = (tmp_path / "photos" / "01.png").read_bytes()
-    (tmp_path / "photos" / "01.png").write_bytes(b"no picture")
-    assert run_study(study, tmp_path / "run").unreadable == 1
-    (tmp_path / "photos" / "01.png").write_bytes(good)
-    assert run_study(study, tmp_path / "run").unreadable == 1, "not unless it is asked for"
-    outcome = run_study(study, tmp_path / "run", retry=True)
-    assert outcome.complete and outcome.plan.images == 3
-    (tmp_path / "photos" / "zz.png").write_bytes(b"no picture")
-    first = replace(study, images=Selection(names=("00.png",)))
-    assert run_study(first, tmp_path / "one").complete, "a picture that nobody asked for does not count"
+    assert command(monkeypatch, *audit) == 0
 
 
 def test_another_python_is_named_where_a_digest_alone_differs(tmp_path: Path) -> None:
@@ -166,3 +125,76 @@ def test_another_python_is_named_where_a_digest_alone_differs(tmp_path: Path) ->
     with pytest.raises(InputError) as refused:  # the seed is reason enough
         _check_same(tmp_path, elsewhere, {**new, "seed": 1})
     assert "perhaps" not in str(refused.value)
+
+
+# ---- Runs of an earlier version are refused; runs of other source are read, but not continued -------------------------
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, Path]:
+    folder = tmp_path_factory.mktemp("earlier")
+    study = toy_study(folder, 4, methods=["random", "gradient"])
+    run_study(study, folder / "run", threads=1)
+    return study, folder / "run"
+
+
+@pytest.mark.parametrize("schema", [1, 99])
+def test_a_run_of_another_format_is_refused_in_words(
+    schema: int,
+    finished: tuple[Study, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    study, folder = finished[0], shutil.copytree(finished[1], tmp_path / "run")
+    content = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**content, "schema": schema}))
+    before = {path: path.read_bytes() for path in (folder / "run.json", folder / "scores.sqlite")}
+    for attempt in (
+        lambda: Run(folder),
+        lambda: run_study(study, folder),
+        lambda: preview(study, folder),
+        lambda: verify_run(folder),
+    ):
+        with pytest.raises(StoreError, match=r"made by another Proofmap.*another --out"):
+            attempt()
+    flags = ["--model", study.model, "--data", str(study.data[0]), "--labels", "top3", "--methods", "random"]
+    assert command(monkeypatch, "evaluate", *flags, "--out", str(folder)) == 2
+    printed = capsys.readouterr()
+    assert "another Proofmap" in printed.err and "another --out" in printed.err and not printed.out
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_a_run_of_other_source_is_read_but_not_continued(
+    finished: tuple[Study, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    study, folder = finished[0], shutil.copytree(finished[1], tmp_path / "run")
+    before = (folder / "run.json").read_text(), facts(folder)
+    other = "0.1.0+src.00000000"
+    for module in ("core.version", "study.resume"):
+        monkeypatch.setattr(f"proofmap.{module}.source_version", lambda: other)
+    refusal = rf"made with Proofmap {re.escape(source_version())}, and numbers of {re.escape(other)} may"
+    for change in ({}, {"methods": ("gradient-x-input",)}):
+        with pytest.raises(StoreError, match=refusal):
+            run_study(replace(study, **change), folder)
+    flags = ["--model", study.model, "--data", str(study.data[0]), "--labels", "top3", "--methods", "random"]
+    assert command(monkeypatch, "evaluate", *flags, "--out", str(folder)) == 2
+    told = capsys.readouterr().err
+    assert source_version() in told and other in told and "can be read (report, compare, audit" in told
+    for arguments in (
+        ["report", "--out", str(folder / "page.html")],
+        ["audit", "--min-soundness", "0", "--method", "random"],
+        ["export", "--out", str(folder / "tables")],
+    ):
+        assert command(monkeypatch, arguments[0], str(folder), *arguments[1:]) == 0, arguments
+    with Run(folder) as run:
+        evaluation = run.evaluation()
+    made = evaluation.settings["proofmap"]
+    assert evaluation_record(evaluation)["proofmap"] == made == source_version(), "not the one that reads"
+    assert ((folder / "run.json").read_text(), facts(folder)) == before
+    manifest = Manifest.read(folder)
+    with pytest.raises(StoreError, match="may differ"):  # a worker elsewhere with another version
+        manifest.continued({**manifest.environments[0], "proofmap": "9.9"})

@@ -5,11 +5,10 @@ from __future__ import annotations
 import csv
 import json
 import math
-import os
 import shutil
 import sqlite3
-import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,17 +16,23 @@ from typing import Any
 import pytest
 import torch
 
+import proofmap as pm
 from proofmap.core.errors import InputError
 from proofmap.data.photos import load_images
+from proofmap.report.runs import write_run_report
+from proofmap.results.audit import audit
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.score_tables import shared_table
 from proofmap.results.statistics import mean_interval
-from proofmap.study import Run, Selection, StoreError, export_run, run_study
+from proofmap.study import Run, Selection, StoreError, Study, export_run, run_study
 from proofmap.study.manifest import Manifest
+from proofmap.study.ray_executor import RayExecutor
 from proofmap.study.stored_run import verify_run
 from tests.data.made_up import save
+from tests.review_net import NET
+from tests.study.forked_ray import ForkedRay
 from tests.study.processes import Processes
-from tests.study.studies import METHODS, NAMES, classifier_of, facts, toy_study
+from tests.study.studies import METHODS, NAMES, classifier_of, evaluation_of, facts, toy_study
 from tests.toys import conv_classifier
 
 N = 5
@@ -158,12 +163,7 @@ def test_a_run_without_results_says_how_to_go_on(processes: Processes, tmp_path:
         with pytest.raises(
             StoreError, match=r"has no results yet|stopped before it stored anything|has no scores"
         ):
-            _evaluation(folder)
-
-
-def _evaluation(folder: Path) -> Evaluation:
-    with Run(folder) as run:
-        return run.evaluation()
+            evaluation_of(folder)
 
 
 def test_a_run_can_be_read_while_another_process_writes_it(processes: Processes, tmp_path: Path) -> None:
@@ -172,14 +172,14 @@ def test_a_run_can_be_read_while_another_process_writes_it(processes: Processes,
     seen = []
     while not child.ended(0.02):
         try:
-            found = _evaluation(tmp_path / "run")
+            found = evaluation_of(tmp_path / "run")
         except StoreError:
             continue
         seen.append({s.name: s.n for s in found.results[0].scores}["insertion"])
         assert all(r.insertion.auc.shape == found.labels.shape for r in found.results)
     assert (child.result() or {}).get("failed") == 0
     assert seen == sorted(seen), "what was read once stays"
-    assert {s.name: s.n for s in _evaluation(tmp_path / "run").results[0].scores}["insertion"] == 12
+    assert {s.name: s.n for s in evaluation_of(tmp_path / "run").results[0].scores}["insertion"] == 12
 
 
 def test_a_run_on_a_disk_that_cannot_be_written_is_told(
@@ -321,25 +321,12 @@ def killed_run(processes: Processes, folder: Path) -> None:
     assert len(facts(folder / "copy")["units"]) > 3
 
 
-@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root may mount a folder")
 def test_a_killed_run_on_a_read_only_mount_does_not_pass_an_audit_of_its_first_images(
-    processes: Processes, tmp_path: Path
+    processes: Processes, read_only: Callable[[Path], Path], tmp_path: Path
 ) -> None:
     killed_run(processes, tmp_path)
-    (tmp_path / "mount").mkdir()
-    commands = (
-        ["mount", "--bind", str(tmp_path / "run"), str(tmp_path / "mount")],
-        ["mount", "-o", "remount,ro,bind", str(tmp_path / "mount")],
-    )
-    try:
-        for command in commands:
-            made = subprocess.run(command, capture_output=True, text=True)
-            if made.returncode:
-                pytest.skip(f"no folder can be mounted here: {made.stderr.strip()}")
-        with Run(tmp_path / "mount") as run, Run(tmp_path / "copy") as usual:
-            assert run.table() == usual.table() and "not finished" in run.table()
-    finally:
-        subprocess.run(["umount", str(tmp_path / "mount")], capture_output=True)
+    with Run(read_only(tmp_path / "run")) as run, Run(tmp_path / "copy") as usual:
+        assert run.table() == usual.table() and "not finished" in run.table()
 
 
 def test_a_journal_whose_index_cannot_be_made_is_told(processes: Processes, tmp_path: Path) -> None:
@@ -384,8 +371,7 @@ def test_a_run_remembers_which_maps_are_signed(tmp_path: Path) -> None:
     expected = {"gradient-x-input": True, "gradient": False, "top-label:gradient-x-input": True}
     study = toy_study(tmp_path, 2, methods=tuple(expected), metrics=("completeness",))
     run_study(study, tmp_path / "run")
-    with Run(tmp_path / "run") as run:
-        assert {r.name: r.signed for r in run.evaluation().results} == expected
+    assert {r.name: r.signed for r in evaluation_of(tmp_path / "run").results} == expected
 
 
 def test_a_run_knows_what_values_its_metrics_can_have(run: Run) -> None:
@@ -395,3 +381,49 @@ def test_a_run_knows_what_values_its_metrics_can_have(run: Run) -> None:
         for score in result.scores:
             expected = mean_interval(result.values[score.name], limits=limits[score.name])
             assert (score.low, score.high) == pytest.approx(expected, nan_ok=True)
+
+
+# ---- Studies of texts: stopped and resumed, on Ray's workers, audited, compared, and as a report, as studies of pictures are ---
+
+
+TEXTS = ("A good film", "Bad and long", "Good songs but a bad plot and a bad end", "Good, good fun")
+
+
+def text_study(folder: Path, **changes: Any) -> Study:
+    """Two methods on four texts of different lengths, two to a block."""
+    (folder / "net.py").write_text(NET, encoding="utf-8")
+    (folder / "texts.txt").write_text("\n".join(TEXTS), encoding="utf-8")
+    settings: dict[str, Any] = {
+        "model": f"{folder / 'net.py'}:make",
+        "data": str(folder / "texts.txt"),
+        "labels": "all",
+        "methods": ("occlusion", "random"),
+        "images_per_unit": 2,
+        "metrics": ("completeness", "soundness"),
+    }
+    return Study(**{**settings, **changes})
+
+
+def test_workers_of_ray_judge_texts_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_thread: None
+) -> None:
+    stand_in = ForkedRay(pytest.importorskip("ray.cloudpickle"))
+    monkeypatch.setitem(sys.modules, "ray", stand_in)  # type: ignore[arg-type]
+    study = text_study(tmp_path)
+    run_study(study, tmp_path / "here")
+    run_study(study, tmp_path / "there", executor=RayExecutor(workers=1))
+    assert facts(tmp_path / "there") == facts(tmp_path / "here")
+
+
+def test_runs_of_texts_are_audited_compared_and_reported(tmp_path: Path) -> None:
+    run_study(text_study(tmp_path), tmp_path / "one")
+    run_study(text_study(tmp_path, seed=1), tmp_path / "two")
+    with Run(tmp_path / "one") as first, Run(tmp_path / "two") as second:
+        one, two = first.evaluation(), second.evaluation()
+        page = write_run_report(first, tmp_path / "report.html").read_text(encoding="utf-8")
+    assert one.image_names == ("text-0", "text-1", "text-2", "text-3")
+    found = audit(one, min_completeness=0.1, min_soundness=0.1, method="occlusion")
+    assert "occlusion" in str(found)
+    compared = str(pm.compare({"one": one, "two": two}, allow_mismatch=True))
+    assert "random" in compared and "completeness" in compared
+    assert "occlusion" in page and "songs" in page  # a word of the third text

@@ -36,7 +36,7 @@ from proofmap.study.planning import Plan
 from proofmap.study.store import Store, read_maps
 from tests.data.made_up import save
 from tests.sessions import judged_block
-from tests.study.studies import METHODS, classifier_of, facts, photos, toy_study, values
+from tests.study.studies import METHODS, classifier_of, evaluation_of, facts, photos, toy_study, values
 from tests.toys import MEAN, STD, Counted, PassCounter, conv_classifier, conv_net, counted_classifier, pixels
 
 
@@ -113,52 +113,29 @@ def check_maps(run: Run, method: str, image: str, expected: Tensor, kept: str) -
 
 
 def test_a_study_agrees_with_evaluate(tmp_path: Path) -> None:
-    study = toy_study(tmp_path, 6, images_per_unit=6, metrics=())
+    """Labels differ in number from image to image, and all images are one block."""
+    study = toy_study(tmp_path, 6, labels="p>=0.19", images_per_unit=6, metrics=())
     run_study(study, tmp_path / "run")
     f = classifier_of(study)
     names = [f"{k:02d}.png" for k in range(6)]
-    expected = evaluate(f, pictures_of(study, f), methods=METHODS, labels="top3", names=names)
-    with Run(tmp_path / "run") as run:
-        found = run.evaluation(6)
-    assert found.image_names == expected.image_names and found.pictured == expected.pictured
-    assert torch.equal(found.images, expected.images)
-    torch.testing.assert_close(found.f, expected.f)
-    for ours, theirs in zip(found.results, expected.results, strict=True):
-        assert (ours.name, ours.label_free, ours.settings) == (
-            theirs.name,
-            theirs.label_free,
-            theirs.settings,
-        )
-        for score, other in zip(ours.scores, theirs.scores, strict=True):
-            assert (score.name, score.value, score.low, score.high, score.n) == (
-                other.name,
-                other.value,
-                other.low,
-                other.high,
-                other.n,
-            )
-    assert found.table().splitlines()[:5] == expected.table().splitlines()[:5]
-
-
-def test_labels_may_differ_in_number_from_image_to_image(tmp_path: Path) -> None:
-    study = toy_study(tmp_path, 6, labels="p>=0.19", images_per_unit=3, metrics=())
-    run_study(study, tmp_path / "run")
-    f = classifier_of(study)
-    expected = evaluate(f, pictures_of(study, f), methods=METHODS, labels="p>=0.19")
+    expected = evaluate(f, pictures_of(study, f), methods=METHODS, labels="p>=0.19", names=names)
     counts = (expected.labels >= 0).sum(dim=1)
     assert counts.unique().numel() > 1, "all have the same number of labels; choose another bound"
-    with Run(tmp_path / "run") as run:
-        found = run.evaluation(6)
-        assert torch.equal(found.labels, expected.labels)
-        torch.testing.assert_close(found.f, expected.f, equal_nan=True)
-        for result in found.results:
-            theirs = expected[result.name]
-            for name in theirs.pairs:
-                torch.testing.assert_close(result.pairs[name], theirs.pairs[name], equal_nan=True)
-            for name in theirs.values:
-                torch.testing.assert_close(result.values[name], theirs.values[name], equal_nan=True)
-            torch.testing.assert_close(result.maps, theirs.maps, rtol=1e-3, atol=1e-3 * theirs.maps.max())
-            assert len(result.rows) == int(counts.sum())
+    found = evaluation_of(tmp_path / "run", 6)
+    assert found.image_names == expected.image_names and found.pictured == expected.pictured
+    assert torch.equal(found.images, expected.images) and torch.equal(found.labels, expected.labels)
+    torch.testing.assert_close(found.f, expected.f, equal_nan=True)
+    for ours, theirs in zip(found.results, expected.results, strict=True):
+        for part in ("name", "label_free", "settings"):
+            assert getattr(ours, part) == getattr(theirs, part), part
+        for score, other in zip(ours.scores, theirs.scores, strict=True):
+            assert (score.name, score.n) == (other.name, other.n)
+            assert (score.value, score.low, score.high) == pytest.approx((other.value, other.low, other.high))
+        torch.testing.assert_close([*ours.pairs.values()], [*theirs.pairs.values()], equal_nan=True)
+        torch.testing.assert_close([*ours.values.values()], [*theirs.values.values()], equal_nan=True)
+        torch.testing.assert_close(ours.maps, theirs.maps, rtol=1e-3, atol=1e-3 * theirs.maps.max())
+        assert len(ours.rows) == int(counts.sum())
+    assert found.table().splitlines()[:5] == expected.table().splitlines()[:5]
 
 
 # ---- which pictures -------------------------------------------------------------------------------------------
@@ -216,16 +193,6 @@ def test_only_pictures_with_a_second_label(tmp_path: Path) -> None:
     assert images_of(tmp_path / "run") == expected and 0 < len(expected) < 12
 
 
-def test_a_folder_that_grows_adds_its_new_pictures(tmp_path: Path) -> None:
-    study = toy_study(tmp_path, 4)
-    run_study(study, tmp_path / "run")
-    before = values(tmp_path / "run")
-    photos(tmp_path / "photos", 3, first=4)
-    assert run_study(study, tmp_path / "run").units == 6
-    after = values(tmp_path / "run")
-    assert before.items() <= after.items() and len(after) == 7 * 3 * 5
-
-
 # ---- only what is new -----------------------------------------------------------------------------------------
 
 
@@ -236,44 +203,22 @@ def counted(tmp_path: Path) -> tuple[Study, Classifier, PassCounter]:
     return toy_study(tmp_path, 4, model="toy"), classifier, tally
 
 
-def test_a_finished_study_makes_no_pass(
-    counted: tuple[Study, Classifier, PassCounter], tmp_path: Path
-) -> None:
+def test_only_what_is_new_is_computed(counted: tuple[Study, Classifier, PassCounter], tmp_path: Path) -> None:
+    """A finished study makes no pass, and a new method the passes that it would make alone."""
     study, f, tally = counted
-    run_study(study, tmp_path / "run", classifier=f)
-    tally.reset()
-    outcome = run_study(study, tmp_path / "run", classifier=f)
-    assert (outcome.units, outcome.plan.done, outcome.plan.units, tally.images) == (0, 6, 6, 0)
-    assert outcome.plan.cost is not None and outcome.plan.cost.passes == 0
-
-
-def test_a_new_method_computes_only_itself(
-    counted: tuple[Study, Classifier, PassCounter], tmp_path: Path
-) -> None:
-    study, f, tally = counted
-    run_study(replace(study, methods=("gradient",)), tmp_path / "run", classifier=f)
+    first, both = replace(study, methods=("gradient",)), replace(study, methods=("gradient", "random"))
+    run_study(first, tmp_path / "run", classifier=f)
     before = facts(tmp_path / "run")["per_image"]
     tally.reset()
-    outcome = run_study(replace(study, methods=("gradient", "random")), tmp_path / "run", classifier=f)
-    both = tally.images
-    assert outcome.units == 2 and set(before) < set(facts(tmp_path / "run")["per_image"])
-    tally.reset()
+    outcome = run_study(first, tmp_path / "run", classifier=f)
+    assert (outcome.units, outcome.plan.done, outcome.plan.units, tally.images) == (0, 2, 2, 0)
+    assert outcome.plan.cost is not None and outcome.plan.cost.passes == 0
+    assert run_study(both, tmp_path / "run", classifier=f).units == 2
+    assert set(before) < set(facts(tmp_path / "run")["per_image"])
+    added = tally.images
     run_study(replace(study, methods=("random",)), tmp_path / "alone", classifier=f)
-    assert 0 < both == tally.images - 9, (
-        "besides the survey of four pictures, and the sanity of these and gray"
-    )
-
-
-def test_a_new_metric_leaves_the_old_values_alone(tmp_path: Path) -> None:
-    study = toy_study(tmp_path, 4, metrics=["insertion"])
-    run_study(study, tmp_path / "run")
-    before = values(tmp_path / "run")
-    outcome = run_study(replace(study, metrics=("deletion",)), tmp_path / "run")
-    after = values(tmp_path / "run")
-    assert outcome.units == 6 and before.items() < after.items()
-    assert {metric for _, metric, _ in after} == {"insertion", "deletion"}
-    run_study(replace(study, metrics=("insertion", "deletion")), tmp_path / "both")
-    assert values(tmp_path / "both") == after and verify_run(tmp_path / "run") == []
+    alone = tally.images - added - 9  # the survey of four pictures, and the sanity of these and gray
+    assert 0 < added == alone
 
 
 @functools.cache  # what a cache holds is no part of the code that reads it
@@ -353,8 +298,7 @@ def test_a_run_has_curves_of_one_kind_the_first(tmp_path: Path) -> None:
     run_study(replace(study, methods=("random",), metrics=(coarse,)), tmp_path / "run")
     photos(tmp_path / "photos", 2, first=4)
     run_study(replace(study, methods=("gradient",), metrics=(coarse,)), tmp_path / "run")
-    with Run(tmp_path / "run") as run:
-        found = run.evaluation()
+    found = evaluation_of(tmp_path / "run")
     gradient, random = found["gradient"], found["random"]
     assert gradient.insertion.counts.numel() == random.insertion.counts.numel() > 9, "those of the first unit"
     assert int(gradient.insertion.auc[:, 0].isfinite().sum()) == 4
@@ -368,36 +312,22 @@ def test_a_run_has_curves_of_one_kind_the_first(tmp_path: Path) -> None:
 # ---- maps on disk ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scale", [1e-30, 1e-12, 1.0, 1e9, 1e37])
-def test_half_precision_keeps_maps_of_any_size(scale: float, tmp_path: Path) -> None:
-    maps = scale * (pixels(2, 4, channels=3) - 0.5)
-    maps[0, 1] = 0
-    with Store(tmp_path, write=True) as store:
-        file = store.write_maps(maps, ["a", "b"], torch.float16)
-    found = read_maps(tmp_path, file, ["b", "a"])
-    for name, expected in zip("ab", maps, strict=True):
-        largest = expected.abs().amax(dim=(1, 2), keepdim=True)
-        assert bool(((found[name] - expected).abs() <= largest / 2048).all())
-    assert bool((found["a"][1] == 0).all())
-    assert read_maps(tmp_path, file, ["c"]) == {}
-
-
 @pytest.mark.parametrize("positions", [(7,), (4, 5), (2, 3, 4)])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
-def test_maps_of_any_number_of_position_axes_are_read_as_they_were_written(
+def test_maps_of_any_size_and_number_of_position_axes_are_read_as_they_were_written(
     dtype: torch.dtype, positions: tuple[int, ...], tmp_path: Path
 ) -> None:
-    """Each map has a scale of its own: small values are kept beside a map of large ones, in the same series."""
-    maps = torch.stack(
-        [torch.arange(math.prod(positions)).view(positions) - 3.0] * 2
-    )  # one input, two labels
-    maps = torch.stack([maps, maps * torch.tensor([1e-9, 1e9]).view(2, *[1] * len(positions))])
+    """Each map has a scale of its own: small values are kept beside a map of large ones, of the same image."""
+    whole = torch.arange(math.prod(positions)).view(positions) - 3.0
+    scales = torch.tensor([1.0, 0.0, 1e-9, 1e9, 1e-30, 1e37]).view(3, 2, *[1] * len(positions))
+    maps = whole * scales  # three inputs, two labels
     with Store(tmp_path, write=True) as store:
-        file = store.write_maps(maps, ["a", "b"], dtype)
-    found = read_maps(tmp_path, file, ["a", "b"])
-    assert found["b"].shape == (2, *positions)
-    assert torch.equal(found["a"], maps[0]), "small whole numbers are exact in half precision"
-    torch.testing.assert_close(found["b"], maps[1], rtol=2**-10, atol=0)
+        file = store.write_maps(maps, ["a", "b", "c"], dtype)
+    found = read_maps(tmp_path, file, ["c", "b", "a", "d"])
+    assert sorted(found) == ["a", "b", "c"]
+    assert torch.equal(found["a"], maps[0]), "zeros and small whole numbers are exact in half precision"
+    for name, expected in zip("bc", maps[1:], strict=True):
+        torch.testing.assert_close(found[name], expected, rtol=2**-10, atol=0)
 
 
 # ---- failures -------------------------------------------------------------------------------------------------
@@ -484,9 +414,8 @@ def test_a_metric_that_runs_the_method_again_does_so_over_stored_maps_too(
     both = replace(study, metrics=("insertion", MovedBy()))
     run_study(both, tmp_path / "run")  # the maps are there
     run_study(both, tmp_path / "fresh")  # and here they are made
-    with Run(tmp_path / "run") as run, Run(tmp_path / "fresh") as fresh:
-        found, expected = (r.evaluation().results[0].values["moved-by"] for r in (run, fresh))
-        assert torch.equal(found, expected) and bool((found > 0).all())
+    found, expected = (evaluation_of(tmp_path / r).results[0].values["moved-by"] for r in ("run", "fresh"))
+    assert torch.equal(found, expected) and bool((found > 0).all())
 
 
 class Picky(Metric):

@@ -15,7 +15,7 @@ from proofmap.data.photos import load_images
 from proofmap.judging import evaluate, explain
 from proofmap.study import Run, Selection, Study, run_study, verify_run
 from proofmap.study.run import preview
-from tests.study.studies import NAMES, Stop, classifier_of, facts, toy_study
+from tests.study.studies import NAMES, classifier_of, toy_study
 from tests.toys import conv_classifier, pixels
 
 
@@ -93,15 +93,6 @@ def test_a_study_judges_true_labels_and_leaves_out_pictures_without(tmp_path: Pa
         assert [row.true_labels for row in run.images] == [row.labels for row in run.images]
         assert "1 image without a known true label is left out, since true labels are judged" in run.notes()
     assert verify_run(tmp_path / "run") == []
-
-
-def test_it_continues_where_it_was_stopped(tmp_path: Path) -> None:
-    study = judged_study(tmp_path, ROWS)
-    run_study(study, tmp_path / "whole")
-    with pytest.raises(KeyboardInterrupt):
-        run_study(study, tmp_path / "run", watchers=[Stop(1)])
-    assert run_study(study, tmp_path / "run").units == 1
-    assert facts(tmp_path / "run") == facts(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("changes", [{}, {"labels": "top1", "images": Selection(correct=True)}])

@@ -125,18 +125,6 @@ def test_passes_are_told_at_once_and_then_after_a_quarter_of_a_second() -> None:
     assert told == [10, 40]
 
 
-def test_a_watcher_that_makes_passes_is_not_told_of_them_again() -> None:
-    told = list[int]()
-
-    def busy(status: Status) -> None:
-        told.append(status.passes_done)
-        tally.advance(1)
-
-    tally = Tally([busy])
-    tally.advance(1)
-    assert (told, tally.passes_done) == ([1], 2)
-
-
 # What a console shows.
 
 
