@@ -6,6 +6,7 @@ import csv
 import json
 import math
 from dataclasses import asdict, replace
+from typing import Any
 
 import pytest
 
@@ -43,8 +44,6 @@ def test_one_missed_bar_fails_the_audit_and_is_named() -> None:
 
 def test_only_named_methods_are_held_to_the_bars() -> None:
     assert {line.method for line in audit(judged(), min_soundness=0.5, method="random").lines} == {"random"}
-    with pytest.raises(InputError, match="no method 'lime'"):
-        audit(judged(), min_soundness=0.5, method="lime")
 
 
 @pytest.mark.parametrize("use", ["mean", "interval"])
@@ -72,16 +71,19 @@ def test_equal_values_pass_by_their_interval_from_twenty_images_on(n: int, passe
     assert not audit(found, bars={"completeness": 1.1}, use="interval").passes
 
 
-def test_nonsense_is_refused() -> None:
-    found = judged()
-    with pytest.raises(InputError, match="needs a bar"):
-        audit(found)
-    with pytest.raises(InputError, match="no score is named 'speed'"):
-        audit(found, bars={"speed": 1.0})
-    with pytest.raises(InputError, match="use must be one of mean, interval"):
-        audit(found, min_soundness=0.5, use="low")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="must be a number"):
-        audit(found, min_soundness=math.nan)
+@pytest.mark.parametrize(
+    "asked, told",
+    [
+        ({}, "needs a bar"),
+        ({"bars": {"speed": 1.0}}, "no score is named 'speed'"),
+        ({"min_soundness": 0.5, "use": "low"}, "use must be one of mean, interval"),
+        ({"min_soundness": math.nan}, "must be a number"),
+        ({"min_soundness": 0.5, "method": "lime"}, "no method 'lime'"),
+    ],
+)
+def test_nonsense_is_refused(asked: dict[str, Any], told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        audit(judged(), **asked)
 
 
 def test_all_forms_say_the_same() -> None:

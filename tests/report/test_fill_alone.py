@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -33,12 +34,16 @@ class Brightness(nn.Module):
         return torch.stack([torch.full_like(bright, self.pull), bright, torch.zeros_like(bright)], dim=1)
 
 
+LAMP = torch.ones(1, 3, SIZE, SIZE)
+
+
+def net(pull: float) -> pm.Classifier:
+    names = ["dark", "light", "else"]
+    return pm.Classifier(Brightness(pull).eval(), size=SIZE, mean=(0.5,) * 3, std=(0.5,) * 3, names=names)
+
+
 def explained(pull: float, **options: object) -> pm.Proof:
-    net = pm.Classifier(
-        Brightness(pull).eval(), size=SIZE, mean=(0.5,) * 3, std=(0.5,) * 3, names=["dark", "light", "else"]
-    )
-    images = torch.ones(1, 3, SIZE, SIZE)
-    return pm.explain(net, images, labels=["light", "dark"], method="random", names=["lamp"], **options)  # type: ignore[arg-type]
+    return pm.explain(net(pull), LAMP, labels=["light", "dark"], method="random", names=["lamp"], **options)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -119,17 +124,7 @@ def test_scores_that_rest_on_it_carry_a_mark_in_tables(gray_is_dark: pm.Proof) -
 
 
 def test_a_note_about_the_mark_stands_only_where_a_mark_does(tmp_path: Path) -> None:
-    def judged(**options: object) -> pm.Evaluation:
-        net = pm.Classifier(
-            Brightness(3.0).eval(),
-            size=SIZE,
-            mean=(0.5,) * 3,
-            std=(0.5,) * 3,
-            names=["dark", "light", "else"],
-        )
-        images = torch.ones(1, 3, SIZE, SIZE)
-        return pm.evaluate(net, images, methods=["random"], labels=["light", "dark"], **options)  # type: ignore[arg-type]
-
+    judged = partial(pm.evaluate, net(3.0), LAMP, methods=["random"], labels=["light", "dark"])
     assert "†" not in judged(metrics=["insertion"]).table()
     table = judged(metrics=["completeness", "soundness"], fills=["gray", "blur"]).table()
     assert (

@@ -16,7 +16,6 @@ from torch import Tensor
 import proofmap as pm
 from proofmap.core import streams
 from proofmap.core.errors import InputError
-from proofmap.core.inputs import Pictures
 from proofmap.core.ranking import keep_top, rank
 from proofmap.metrics.areas import Deletion
 from proofmap.metrics.proof_scores import BestEffort, Completeness, Soundness
@@ -277,30 +276,6 @@ def test_pages_and_sheets_say_what_hidden_pixels_showed(tmp_path: Path) -> None:
     assert "the net saw the fill blur there (the input itself, blurred" in page.text
 
 
-def _with_scores(evaluation: pm.Evaluation, **values: tuple[float, float, float]) -> pm.Evaluation:
-    """The evaluation with these (completeness, soundness, best effort) by method."""
-    results = []
-    for result in evaluation.results:
-        amounts = values[result.name.replace("-", "_")]
-        scores = [
-            replace(s, value=v, low=v - 0.02, high=min(1.0, v + 0.02))
-            for s, v in zip(result.scores, amounts, strict=False)
-        ]
-        results.append(replace(result, scores=tuple(scores)))
-    return replace(evaluation, results=tuple(results))
-
-
-def test_there_is_no_empty_plot(evaluation: pm.Evaluation) -> None:
-    no_effort = _with_scores(
-        evaluation,
-        gradient=(0.9, 0.9, math.nan),
-        gradient_x_input=(0.9, 0.9, math.nan),
-        random=(0.1, 0.95, math.nan),
-    )
-    assert [p.x for p in scatter.scatter_panels(evaluation)] == ["completeness", "best-effort"]
-    assert [p.x for p in scatter.scatter_panels(no_effort)] == ["completeness"]
-
-
 def test_the_page_of_explain_begins_with_what_the_net_says(tmp_path: Path) -> None:
     found = judged(1, labels="top2", methods=["gradient"], label_names=["cat", "dog", "fox"])
     page = PageParts(write_report(found, tmp_path / "r.html", explained=True))
@@ -464,14 +439,3 @@ def test_a_study_of_two_thousand_images_is_a_small_page(evaluation: pm.Evaluatio
     path = write_report(listed(evaluation, 2000), tmp_path / "r.html")
     assert len(PageParts(path).record["images"]["names"]) == 2000
     assert path.stat().st_size < 1_000_000
-
-
-def test_twenty_images_five_labels_four_methods_of_pure_noise_stay_below_thirty_megabytes() -> None:
-    noise = torch.stack([normal(224, 224, seed=k) for k in range(4)])
-    counts = page_pictures.slider_counts(224 * 224)
-    levels = page_pictures.levels_of(rank(noise), counts)
-    stored = len(page_pictures.levels_uri(levels.reshape(-1, 224, 224))) / 4
-    photo = len(
-        page_pictures.photo_uri(torch.rand(3, 224, 224), Pictures(size=(224, 224)))
-    )  # noise: larger than any photo
-    assert 20 * (5 * 4 * (stored + 1500) + photo) < 30 * 2**20

@@ -25,7 +25,6 @@ from proofmap.report.figures.masks import desk_of
 from proofmap.report.html import write_report
 from proofmap.results.compare import compare
 from proofmap.results.verdict import verdict
-from proofmap.study.store import Store, read_maps
 from tests.report.other_inputs import ROWS, SERIES, evaluated
 from tests.report.pages import PageParts
 
@@ -132,16 +131,6 @@ def test_maps_are_saved_in_their_own_shape(
     assert proof.maps.shape == (2, 3, *inputs.positions)
     proof.save(tmp_path)
     assert torch.equal(load_file(tmp_path / "maps.safetensors")["maps"], proof.maps)
-
-
-@pytest.mark.parametrize("shape", [(24,), (4, 6), (2, 3, 4)])
-def test_stored_maps_may_have_any_positions(shape: tuple[int, ...], tmp_path: Path) -> None:
-    maps = torch.linspace(-1e4, 1e4, 2 * 3 * 24).view(2, 3, *shape)
-    with Store(tmp_path, write=True) as store:
-        file = store.write_maps(maps, ["a", "b"], torch.float16)
-    again = read_maps(tmp_path, file, ["a", "b"])
-    assert again["b"].shape == (3, *shape)
-    assert torch.allclose(again["b"], maps[1], rtol=2e-3, atol=1)
 
 
 def test_a_rule_of_choice_names_what_was_kept(found: dict[Inputs, pm.Evaluation]) -> None:

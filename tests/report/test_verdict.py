@@ -120,20 +120,55 @@ def test_every_fill_must_pass_an_audit_and_one_may_be_chosen(
         pm.audit(found, bars={"soundness (noise)": 0.8})
 
 
-def test_is_only_where_every_rule_holds(base: pm.Evaluation) -> None:
-    found = verdict(made(base, ENOUGH, good(ENOUGH)))
-    assert (found.grade, found.headline) == ("is", "gradient is both complete and sound")
-    assert found.methods == ("gradient",)
-    assert found.reasons[0].startswith("gradient: completeness .95 [.94, .96], soundness .93")
+N = ENOUGH
+CONTROL = good(N)["random"]
 
 
-def test_too_few_images(base: pm.Evaluation) -> None:
-    found = verdict(made(base, ENOUGH - 1, good(ENOUGH - 1)))
-    assert (found.grade, found.headline) == (
-        "best",
-        "gradient reaches the bar on 19 images; too few to be sure",
-    )
-    assert any("19 images count; a plain verdict needs 20." in reason for reason in found.reasons)
+@pytest.mark.parametrize(
+    "n, values, grade, headline, reason",
+    [
+        (N, good(N), "is", "gradient is both complete and sound", "gradient: completeness .95 [.94, .96], soundness .93"),
+        (N - 1, good(N - 1), "best", "gradient reaches the bar on 19 images; too few to be sure", "19 images count; a plain verdict needs 20."),
+        (
+            N,
+            {"gradient": (around(0.95, N), around(0.82, N, spread=0.15), around(0.9, N)), "random": CONTROL},
+            "best",
+            "on 20 images; not clearly above the bar",
+            "The 95 % interval of gradient reaches below the bar of .80 in soundness.",
+        ),
+        (
+            N,
+            {**good(N), "random": (around(0.2, N), around(0.94, N), around(0.2, N))},
+            "best",
+            "no sounder than one map for all labels",
+            "The soundness of gradient (.93) is not clearly above that of random (.94), which has one map for all labels.",
+        ),
+        (N, {"gradient": good(N)["gradient"]}, "best", "not compared with one map for all labels", ""),
+        (N, {"random": good(N)["gradient"]}, "best", "", "sound without effort"),
+        (N, {"gradient": (around(0.95, N), around(0.93, N), around(0.4, N)), "random": CONTROL}, "none", "", ""),
+        (
+            N,
+            {"gradient": (around(0.95, N), around(0.93, N), math.nan), "random": CONTROL},
+            "is",
+            "",
+            "No image counts for the best effort of gradient, so the verdict leaves it out.",
+        ),
+    ],
+    ids=["all rules hold", "few images", "wide interval", "a control as sound", "no control", "one map", "no best effort", "best effort not judged"],
+)  # fmt: skip
+def test_each_rule_decides_where_all_others_hold(
+    base: pm.Evaluation,
+    n: int,
+    values: Mapping[str, Sequence[Values]],
+    grade: str,
+    headline: str,
+    reason: str,
+) -> None:
+    found = verdict(made(base, n, values))
+    assert found.grade == grade and found.headline.endswith(headline)
+    assert any(reason in said for said in found.reasons)
+    sure = verdict(made(base, n, values, f=0.85))
+    assert sure.headline == "Nothing can be said: the net is sure of every label that was judged"
 
 
 def test_the_best_of_several_scores_best(base: pm.Evaluation) -> None:
@@ -143,28 +178,6 @@ def test_the_best_of_several_scores_best(base: pm.Evaluation) -> None:
     both = {**values, "gradient-x-input": values["gradient"]}
     found = verdict(made(base, 5, both))
     assert found.headline == "gradient and gradient-x-input reach the bar on 5 images; too few to be sure"
-
-
-def test_an_interval_that_reaches_below_the_bar(base: pm.Evaluation) -> None:
-    n = ENOUGH
-    values = {**good(n), "gradient": (around(0.95, n), around(0.82, n, spread=0.15), around(0.9, n))}
-    found = verdict(made(base, n, values))
-    assert found.grade == "best" and found.headline.endswith("on 20 images; not clearly above the bar")
-    assert "The 95 % interval of gradient reaches below the bar of .80 in soundness." in found.reasons
-
-
-def test_soundness_that_a_map_for_all_labels_has_too(base: pm.Evaluation) -> None:
-    n = ENOUGH
-    values = {**good(n), "random": (around(0.2, n), around(0.94, n), around(0.2, n))}
-    found = verdict(made(base, n, values))
-    assert found.grade == "best" and found.headline.endswith("no sounder than one map for all labels")
-    said = "The soundness of gradient (.93) is not clearly above that of random (.94), which has one map for all labels."
-    assert said in found.reasons
-
-
-def test_without_a_control_nothing_shows_what_soundness_is_worth(base: pm.Evaluation) -> None:
-    found = verdict(made(base, ENOUGH, {"gradient": good(ENOUGH)["gradient"]}))
-    assert found.grade == "best" and found.headline.endswith("not compared with one map for all labels")
 
 
 def test_soundness_that_the_fill_explains(base: pm.Evaluation) -> None:
@@ -177,12 +190,6 @@ def test_soundness_that_the_fill_explains(base: pm.Evaluation) -> None:
     found = verdict(replace(evaluation, results=(explained, *evaluation.results[1:])))
     assert found.grade == "best" and "explained by the fill alone" in " ".join(found.reasons)
     assert found.headline.endswith("on 20 images; soundness explained by the fill alone")  # random is at .2
-
-
-def test_one_map_for_all_labels_never_is_both(base: pm.Evaluation) -> None:
-    values = {"random": good(ENOUGH)["gradient"]}
-    found = verdict(made(base, ENOUGH, values))
-    assert found.grade == "best" and "sound without effort" in " ".join(found.reasons)
 
 
 def test_no_method_is_both(base: pm.Evaluation) -> None:
@@ -204,12 +211,6 @@ def test_no_method_is_both(base: pm.Evaluation) -> None:
     assert alone.headline == "gradient is not both complete and sound"
 
 
-def test_nothing_can_be_said_if_the_net_is_sure_of_everything(base: pm.Evaluation) -> None:
-    found = verdict(made(base, ENOUGH, good(ENOUGH), f=0.85))
-    assert found.grade == "nothing"
-    assert found.headline == "Nothing can be said: the net is sure of every label that was judged"
-
-
 def test_images_on_which_soundness_cannot_fail_do_not_make_up_the_number(base: pm.Evaluation) -> None:
     evaluation = made(base, 2 * ENOUGH, good(2 * ENOUGH))
     f = evaluation.f.clone()
@@ -228,16 +229,6 @@ def test_the_labels_that_soundness_tried_are_named(base: pm.Evaluation) -> None:
     f[:, 1] = 0.001
     tried = verdict(replace(evaluation, f=f))
     assert f"{said}50 % of them are labels that the net does not believe (f < 0.01)." in tried.reasons
-
-
-def test_best_effort_counts_where_it_was_judged(base: pm.Evaluation) -> None:
-    n = ENOUGH
-    low = {**good(n), "gradient": (around(0.95, n), around(0.93, n), around(0.4, n))}
-    assert verdict(made(base, n, low)).grade == "none"
-    missing = {**good(n), "gradient": (around(0.95, n), around(0.93, n), math.nan)}
-    found = verdict(made(base, n, missing))
-    assert found.grade == "is"
-    assert "No image counts for the best effort of gradient, so the verdict leaves it out." in found.reasons
 
 
 @pytest.mark.parametrize("half", [0, 1], ids=["completeness", "soundness"])

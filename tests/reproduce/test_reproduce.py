@@ -22,9 +22,10 @@ FILES = {"paper.html", "paper.json", "recipe.toml"}
 
 
 @pytest.fixture
-def small_world(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tiny nets under the names of large ones."""
+def small_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiny nets under the names of large ones, in a folder of its own."""
     pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
     small_nets(monkeypatch)
 
 
@@ -32,7 +33,6 @@ def small_world(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_recipe_runs_quickly(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     data = (
         small_data(tmp_path / "mine") if any(n.path for n in Recipe.named(name).needs) else tmp_path / "none"
     )
@@ -102,7 +102,6 @@ def test_distractors_are_training_images(tmp_path: Path) -> None:
 def test_missing_data_is_named_and_nothing_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     assert command(monkeypatch, "reproduce", "cifar10-tv") == 2
     assert "data/weights/cifar10_resnet56.safetensors: weights of" in capsys.readouterr().err
     assert command(monkeypatch, "reproduce", "nothing") == 2
@@ -116,7 +115,6 @@ def test_missing_data_is_named_and_nothing_is_written(
 def test_the_list_says_what_is_ready_and_what_to_supply(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     assert command(monkeypatch, "reproduce") == 2
     assert "no recipe was named; see: proofmap list recipes" in capsys.readouterr().err
     assert command(monkeypatch, "list", "recipes") == 0
@@ -136,7 +134,6 @@ def test_the_list_says_what_is_ready_and_what_to_supply(
 def test_another_seed_of_images_reaches_the_study_and_its_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     data, seeds = str(small_data(tmp_path / "mine")), []
     table = PaperTable("t", ("a",), (("b",),), ({"a": 1},))
 
@@ -160,7 +157,6 @@ def test_another_seed_of_images_reaches_the_study_and_its_record(
 def test_check_fails_where_a_claim_does_not_hold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     assert command(monkeypatch, "reproduce", "desk", "--check", "-q") == 0
     table = PaperTable("t", ("a",), (("b",),), ({"a": 1},))
     found = Findings((table,), (Claim("pigs fly", False, "0 of 3"),))
@@ -177,7 +173,6 @@ def test_check_fails_where_a_claim_does_not_hold(
 def test_a_quick_run_says_above_everything_that_it_is_no_evidence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     found = Findings(
         (PaperTable("t", ("a",), (("b",),), ({"a": 1},)),), (Claim("pigs fly", False, "0 of 3"),)
     )
@@ -195,7 +190,6 @@ def test_a_quick_run_says_above_everything_that_it_is_no_evidence(
 def test_a_picture_that_cannot_be_read_ends_with_exit_code_3(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     data = small_data(tmp_path / "mine")
     (data / "imagenet_val" / "0001.png").write_bytes(b"no picture")
     options = ("--quick", "--images", "3", "--data", str(data), "-q")
