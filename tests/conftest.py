@@ -12,7 +12,7 @@ import shutil
 import signal
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -74,22 +74,29 @@ cost.MEASURED = 0.02  # seconds for which a dry run measures the machine: no tes
 # photographs inside scikit-image are decoded once in a process
 distractors.load_sample = functools.cache(distractors.load_sample)
 
-make_pool, made_pool = (
-    distractors._picture_pool,
-    functools.lru_cache(maxsize=8)(distractors._picture_pool),
-)
+make_samples, make_pool = functools.cache(distractors._named_samples), distractors._picture_pool
+made_pools = dict[Any, distractors.Pool]()
 
 
-def picture_pool(source: Any, *rest: Any) -> distractors.Pool:
+def named_samples(names: Sequence[str]) -> Any:
+    """The dataset of these sample photographs, which are decoded once."""
+    samples = make_samples(tuple(names))
+    if not hasattr(samples.read, "cache_info"):
+        samples.read = functools.cache(samples.read)
+    return samples
+
+
+def picture_pool(pictures: Any, *rest: Any) -> distractors.Pool:
     """Pools of sample photographs are made once in a process: many tests use the same ones, of hundreds of crops."""
-    samples = (
-        source == "samples"
-        if isinstance(source, str)
-        else isinstance(source, tuple) and {*source} <= {*distractors.SAMPLES}
-    )
-    return (made_pool if samples else make_pool)(source, *rest)
+    if not {*pictures.names} <= {*distractors.SAMPLES}:
+        return make_pool(pictures, *rest)
+    key = tuple(pictures.names), *rest
+    if key not in made_pools:
+        made_pools[key] = make_pool(pictures, *rest)
+    return made_pools[key]
 
 
+distractors._named_samples = named_samples
 distractors._picture_pool = picture_pool
 
 # the words on sheets of pictures: a letter is drawn more slowly than a picture is enlarged, and many sheets have the same words

@@ -289,8 +289,9 @@ def _usual_methods(config: Study) -> list[str]:
     net = load_classifier(config.model, weights=config.weights)
     if isinstance(net.inputs, TextInputs) or not net.differentiable:
         return others
-    named = [each.replace("belief-mask", default_method(net)) for each in usual]
-    return [each for each in named if _has_meaning(each, net)]
+    default = default_method(net)
+    named = [each.replace("belief-mask", default) for each in usual]
+    return [each for each in named if default in each or _has_meaning(each, net)]  # which makes no pool of images
 
 
 def _has_meaning(method: str, net: Classifier) -> bool:
