@@ -225,7 +225,7 @@ def test_a_job_of_another_photo_is_refused(client: TestClient, server: Server) -
     worked_off(server)
 
 
-# ---- What is saved of a job: maps in two formats, sheet and page, and a command line that gives the same maps again ---
+# ---- What is saved of a job: maps, sheet and page, and a command line that gives the same maps again ---
 
 
 NET = """

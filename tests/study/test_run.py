@@ -130,7 +130,9 @@ def test_a_study_agrees_with_evaluate(tmp_path: Path) -> None:
             assert getattr(ours, part) == getattr(theirs, part), part
         for score, other in zip(ours.scores, theirs.scores, strict=True):
             assert (score.name, score.n) == (other.name, other.n)
-            assert (score.value, score.low, score.high) == pytest.approx((other.value, other.low, other.high))
+            assert (score.value, score.low, score.high) == pytest.approx(
+                (other.value, other.low, other.high), nan_ok=True
+            )
         torch.testing.assert_close([*ours.pairs.values()], [*theirs.pairs.values()], equal_nan=True)
         torch.testing.assert_close([*ours.values.values()], [*theirs.values.values()], equal_nan=True)
         torch.testing.assert_close(ours.maps, theirs.maps, rtol=1e-3, atol=1e-3 * theirs.maps.max())
