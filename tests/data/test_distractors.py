@@ -395,26 +395,19 @@ def test_crops_have_the_areas_shapes_places_and_flips_of_random_resized_crops() 
 
 
 @pytest.mark.parametrize(
-    "pixels",
+    "pictures, pixel",
     [
-        np.full((2, 8, 8), 100, dtype=np.uint8),
-        np.full((2, 8, 8, 1), 100, dtype=np.uint8),
-        np.full((2, 1, 8, 8), 100, dtype=np.uint8),
-        np.full((2, 8, 8), 100 / 255),
+        (np.full((2, 8, 8), 100, dtype=np.uint8), [100, 100, 100]),
+        (np.full((2, 8, 8, 1), 100, dtype=np.uint8), [100, 100, 100]),
+        (np.full((2, 1, 8, 8), 100, dtype=np.uint8), [100, 100, 100]),
+        (np.full((2, 8, 8), 100 / 255), [100, 100, 100]),
+        (np.full((1, 8, 8, 4), (10, 20, 30, 0), dtype=np.uint8), [10, 20, 30]),  # without its transparency
+        ([Image.new("RGB", (8, 8), (255, 0, 0))], [round(0.299 * 255)]),  # one channel is the brightness
     ],
 )
-def test_gray_pictures_have_three_equal_channels(pixels: np.ndarray) -> None:
-    assert (pool(pixels) == 100).all()
-
-
-def test_pictures_with_transparency_are_taken_without_it() -> None:
-    made = pool(np.full((1, 8, 8, 4), (10, 20, 30, 0), dtype=np.uint8))
-    assert made[0, :, 4, 4].tolist() == [10, 20, 30]
-
-
-def test_one_channel_is_the_brightness() -> None:
-    made = pool([Image.new("RGB", (8, 8), (255, 0, 0))], (1, 8, 8))
-    assert (made == round(0.299 * 255)).all()
+def test_pictures_get_the_channels_of_the_net(pictures: Any, pixel: list[int]) -> None:
+    made = pool(pictures, (len(pixel), 8, 8))
+    assert (made == np.array(pixel).reshape(-1, 1, 1)).all()
 
 
 @pytest.mark.parametrize(
