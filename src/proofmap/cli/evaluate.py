@@ -291,7 +291,9 @@ def _usual_methods(config: Study) -> list[str]:
         return others
     default = default_method(net)
     named = [each.replace("belief-mask", default) for each in usual]
-    return [each for each in named if default in each or _has_meaning(each, net)]  # which makes no pool of images
+    return [
+        each for each in named if default in each or _has_meaning(each, net)
+    ]  # which makes no pool of images
 
 
 def _has_meaning(method: str, net: Classifier) -> bool:
