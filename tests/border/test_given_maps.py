@@ -212,7 +212,7 @@ WRONG: dict[str, tuple[Callable[[], Any], dict[str, Any], str]] = {
     "labels that are not covered": (
         lambda: A,
         {"labels": "top5+wrong"},
-        "The labels top5+wrong are several of each image: if there is one map for each image, say which label it is of, as in labels=y.",
+        "The labels top5+wrong are several of each image: if there is one map for each image, say which label it is of, as in labels=y, a tensor or array (6,).",
     ),
     "fewer labels": (
         lambda: EACH[:, :2],

@@ -150,7 +150,11 @@ def test_normalised_images_are_refused_where_pixels_are_declared() -> None:
     [
         ("resnet18", X, r"write pm\.load_classifier\('resnet18'\)"),
         (3, X, "the first argument must be a Classifier, a module, a function or a fitted model, not int"),
-        (NET, ["cat.jpg"], r"how str reaches the net is not known.*pm\.Classifier\(net, size=224"),
+        (
+            NET,
+            ["cat.jpg"],
+            r"how str reaches the net is not known.*pm\.Classifier\(net, size=224.*transforms=weights",
+        ),
         (
             NET,
             torch.zeros(2, 5, dtype=torch.long),

@@ -372,7 +372,7 @@ def test_batches_that_change_from_one_pass_to_the_next_are_refused() -> None:
 @pytest.mark.parametrize(
     "given, message",
     [
-        (IMAGES[0], r"^images must be \(N, 3, "),
+        (IMAGES[0, :2], r"^images must be \(N, 3, "),
         (2 * IMAGES, r"^images must lie in \[0, 1\] \(the classifier normalises them itself\)"),
         ([IMAGES, 2 * IMAGES], r"^batch 1: images must lie in \[0, 1\]"),
         ([IMAGES[:, :2]], r"^batch 0: images must be \(N, 3, "),

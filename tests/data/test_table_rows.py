@@ -235,3 +235,24 @@ def test_files_that_cannot_be_used_are_refused(
     (tmp_path / name).write_text(text)
     with pytest.raises(InputError, match=told):
         series_file(tmp_path / name, target=target)
+
+
+def test_sensor_files_are_one_series_with_a_channel_in_each_column(tmp_path: Path) -> None:
+    for place, label, first in (("walk/a.csv", "walk", 0.0), ("run/b.csv", "run", 5.0)):
+        file = tmp_path / place
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(f"time,x,y,label\n00:01,{first},1,{label}\n00:02,2,3,{label}\n00:03,4,5,{label}\n")
+    one = series_file(tmp_path / "walk" / "a.csv", target="label")
+    assert one.read(0).tolist() == [[0, 2, 4], [1, 3, 5]] and one.names == ["a.csv"]
+    assert one.label_names == ("walk",)
+    several = series_file(tmp_path, target="label")
+    assert several.names == ["run/b.csv", "walk/a.csv"] and several.label_names == ("run", "walk")
+    assert several.read(0).tolist()[0] == [5, 2, 4]
+    (tmp_path / "c.csv").write_text("t,x\n0,1\n1,\n")
+    with pytest.raises(InputError, match=r"the column 'x' of .*c\.csv has no value at time step 1"):
+        series_file(tmp_path / "c.csv")
+    (tmp_path / "d.csv").write_text("time,x,label\n0,1,a\n1,2,b\n")
+    with pytest.raises(
+        InputError, match=r"one series, as its first column is 'time', but the column 'label' has 2"
+    ):
+        series_file(tmp_path / "d.csv", target="label")

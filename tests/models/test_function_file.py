@@ -104,3 +104,49 @@ def test_running_the_file_leaves_the_search_path_as_it_was(file: Path) -> None:
 def test_weights_are_the_functions_business(file: Path) -> None:
     with pytest.raises(InputError, match="the function decides"):
         load_classifier(f"{file}:pair", weights="a.pth")
+
+
+BARE = """
+import numpy as np
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+module = nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, 4))
+
+def logits(batch):
+    return module(batch)
+
+def risky(frame):
+    high = 1 / (1 + np.exp(-frame["age"] / 50))
+    return np.stack([1 - high, high], axis=1)
+"""
+
+
+def test_a_net_or_a_function_of_a_batch_says_what_it_takes_in_options(tmp_path: Path) -> None:
+    file = tmp_path / "bare.py"
+    file.write_text(BARE)
+    x = torch.rand(5, 3, 8, 8)
+    expected = load_classifier(f"{file}:module?size=8").probabilities(x)
+    found = load_classifier(f"{file}:logits?size=8&names=a,b,c,d&mean=0.5:0.5:0.5&std=1:1:1")
+    assert found.name == "bare.py:logits" and found.names == tuple("abcd")
+    assert found.mean == (0.5,) * 3 and found.outputs == "logits"
+    assert torch.equal(load_classifier(f"{file}:logits?size=8").probabilities(x), expected)
+    pytest.importorskip("pandas")
+    (tmp_path / "rows.csv").write_text("age,income,left\n20,3,0\n70,1,1\n40,2,0\n")
+    of_rows = load_classifier(f"{file}:risky?data={tmp_path / 'rows.csv'}&target=left")
+    assert of_rows.inputs.position_names == ("age", "income") and len(of_rows.names) == 2
+    for spec, told in (
+        (
+            f"{file}:logits",
+            r"bare\.py:logits is the bare net function.*write what the net takes: bare\.py:logits\?size=224",
+        ),
+        (f"{file}:logits?seize=8", "cannot be read"),
+    ):
+        with pytest.raises(ProofmapError, match=told):
+            load_classifier(spec)
+
+
+def test_options_are_not_for_what_says_itself_what_it_takes(file: Path) -> None:
+    with pytest.raises(InputError, match=r"nets\.py:pair says itself what it takes"):
+        load_classifier(f"{file}:pair?size=8")

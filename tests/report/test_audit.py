@@ -43,7 +43,7 @@ def test_one_missed_bar_fails_the_audit_and_is_named() -> None:
 
 
 def test_only_named_methods_are_held_to_the_bars() -> None:
-    assert {line.method for line in audit(judged(), min_soundness=0.5, method="random").lines} == {"random"}
+    assert {line.method for line in audit(judged(), min_soundness=0.5, methods="random").lines} == {"random"}
 
 
 @pytest.mark.parametrize("use", ["mean", "interval"])
@@ -133,8 +133,8 @@ def test_a_control_that_misses_a_bar_is_as_it_should_be(name: str) -> None:
 @pytest.mark.parametrize("method", [None, "m"])
 def test_a_control_that_reaches_every_bar_fails_the_audit(method: str | None) -> None:
     """As with pictures normalised in the wrong units, where noise scores 1, 1, 1; or with a bar for soundness alone."""
-    perfect = audit(with_control(GOOD), min_completeness=0.8, min_soundness=0.8, method=method)
-    alone = audit(with_control(NOISE), min_soundness=0.8, method=method)
+    perfect = audit(with_control(GOOD), min_completeness=0.8, min_soundness=0.8, methods=method)
+    alone = audit(with_control(NOISE), min_soundness=0.8, methods=method)
     for result in (perfect, alone):
         assert not result.passes and result.too_good == ("noise",)
         assert all(line.passes for line in result.lines)
@@ -151,7 +151,7 @@ def test_without_a_control_the_audit_says_so_and_may_pass() -> None:
 
 
 def test_a_control_that_is_named_is_held_against_the_bars() -> None:
-    result = audit(with_control(NOISE), min_completeness=0.8, method="noise")
+    result = audit(with_control(NOISE), min_completeness=0.8, methods="noise")
     assert not result.passes and not result.controls and "1 of 1 bar missed" in str(result)
 
 
@@ -225,7 +225,7 @@ def test_what_one_run_lacks_is_refused_in_either_direction() -> None:
         audit(two, against=before(), max_drop=0.1)
     with pytest.raises(InputError, match="this run has no method 'n', only m"):
         audit(before(), against=two, max_drop=0.1)
-    assert audit(two, against=before(), max_drop=0.1, method="m").passes
+    assert audit(two, against=before(), max_drop=0.1, methods="m").passes
     for now, then in ((before(), less), (less, before())):
         with pytest.raises(InputError, match="m do not share a metric 'cost'; they share completeness"):
             audit(now, against=then, max_drop=0.1)

@@ -469,7 +469,7 @@ def test_the_worst_images_are_chosen_by_kind(usual: pm.Evaluation, renamed: pm.E
 def test_bars_are_for_kinds(renamed: pm.Evaluation) -> None:
     bars = {"stays-below": 0.0}
     both = [result.name for result in renamed.results]
-    result = audit(renamed, min_completeness=0.0, min_soundness=1.1, bars=bars, method=both)
+    result = audit(renamed, min_completeness=0.0, min_soundness=1.1, bars=bars, methods=both)
     assert [line.metric for line in result.lines] == ["reaches", "stays-below"] * 2
     assert result.passes  # the bar by name goes before the one by kind
     with pytest.raises(InputError, match="gradient was not judged by soundness; there are completeness"):

@@ -422,7 +422,7 @@ def test_runs_of_texts_are_audited_compared_and_reported(tmp_path: Path) -> None
         one, two = first.evaluation(), second.evaluation()
         page = write_run_report(first, tmp_path / "report.html").read_text(encoding="utf-8")
     assert one.image_names == ("text-0", "text-1", "text-2", "text-3")
-    found = audit(one, min_completeness=0.1, min_soundness=0.1, method="occlusion")
+    found = audit(one, min_completeness=0.1, min_soundness=0.1, methods="occlusion")
     assert "occlusion" in str(found)
     compared = str(pm.compare({"one": one, "two": two}, allow_mismatch=True))
     assert "random" in compared and "completeness" in compared

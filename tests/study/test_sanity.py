@@ -305,7 +305,7 @@ def test_the_controls_of_an_audit_are_shown_and_only_noise_decides() -> None:
     verdicts = [row[-1] for row in result.tables()[0][1]]
     assert verdicts == ["passes", *["control: misses it"] * 2]
     assert any("explained by blur" in note for note in result.notes)
-    named = audit(evaluation, bars={"soundness": 0.7}, method="blurred:gradient")
+    named = audit(evaluation, bars={"soundness": 0.7}, methods="blurred:gradient")
     assert [line.method for line in named.lines] == ["blurred:gradient"]
 
 

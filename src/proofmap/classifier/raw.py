@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ from torch.utils import data as torch_data
 
 from proofmap.classifier.classifier import Classifier
 from proofmap.classifier.probability_models import ProbabilityModel
-from proofmap.core.errors import InputError
+from proofmap.classifier.stated import stated_by
+from proofmap.core.errors import InputError, ModelError
 from proofmap.core.inputs import Inputs, Pictures, Rows, Series
 
 _FOUND = {
@@ -28,8 +30,8 @@ def as_classifier(net: Any, images: Any = None) -> Classifier:
     """The classifier itself, or one made from a module, a function or a fitted model and the ``images`` that come with it.
 
     The inputs of a module or a function are then what it takes: hidden positions show 0, the mean of normalised data, labels are named by
-    their numbers, and the kind of its outputs is found by a look at them. A warning says so, and results record it. A fitted model of another
-    library learns its columns, or that it takes texts, from the images.
+    their numbers, and the kind of its outputs is found by a look at them. A warning says so, and results record it. A net of timm reads
+    photos as it states. A fitted model of another library learns its columns, or that it takes texts, from the images.
     """
     if isinstance(net, Classifier):
         return net
@@ -44,6 +46,8 @@ def as_classifier(net: Any, images: Any = None) -> Classifier:
             f"a {type(net).__name__} needs images beside it; otherwise write pm.Classifier(net, ...)"
         )
     given = _first(images)
+    if isinstance(images, str) and ProbabilityModel.takes_texts(net):
+        return Classifier(net)
     of_table = (
         not isinstance(net, nn.Module)
         and not isinstance(given, Tensor)
@@ -51,8 +55,15 @@ def as_classifier(net: Any, images: Any = None) -> Classifier:
     )
     if ProbabilityModel.wraps(net) or of_table:
         return Classifier(net, data=images)
-    inputs = _inputs_of(net, given)
-    found = Classifier(net, inputs=inputs, outputs="find")
+    if not isinstance(given, (Tensor, np.ndarray)):
+        if "size" in stated_by(net, None, None)[1]:
+            return Classifier(net)
+        raise InputError(
+            f"how {type(given).__name__} reaches the net is not known; give tensors as the net takes them, or write pm.Classifier(net, size=224, "
+            "mean=..., std=...), or transforms=weights.transforms() for a net of torchvision"
+        )
+    found = _looked_at(net, given)
+    inputs = found.inputs
     shape = " x ".join(map(str, inputs.shape))
     found.assumed = (
         f"{found.name}: inputs ({shape}) as the net takes them; hidden {inputs.position_noun} show 0, the mean of normalised data; outputs are "
@@ -82,13 +93,19 @@ def _first(images: Any) -> Any:
     return found[0] if isinstance(found, (tuple, list)) and len(found) else found
 
 
-def _inputs_of(net: Any, given: Any) -> Inputs:
+def _looked_at(net: Any, given: Tensor | np.ndarray) -> Classifier:
+    """The classifier of a net that takes a batch, or a single picture, as it is."""
+    try:
+        return Classifier(net, inputs=_inputs_of(given), outputs="find")
+    except ModelError:
+        if given.ndim == 3:
+            with suppress(ModelError):
+                return Classifier(net, inputs=_inputs_of(given[None]), outputs="find")
+        raise
+
+
+def _inputs_of(given: Tensor | np.ndarray) -> Inputs:
     """The kind of input with the shape of a batch, in the units that the net takes."""
-    if not isinstance(given, (Tensor, np.ndarray)):
-        raise InputError(
-            f"how {type(given).__name__} reaches the net is not known; give tensors as the net takes them, or write pm.Classifier(net, size=224, "
-            "mean=..., std=...)"
-        )
     shape = tuple(given.shape[1:])
     if (
         isinstance(given, np.ndarray)

@@ -76,7 +76,9 @@ def bench(
     method: Annotated[
         str | None,
         typer.Option(
-            help="The method to judge, with settings as name:key=value, or FILE.py:NAME.", show_default=False
+            *options.METHOD,
+            help="The method to judge, with settings as name:key=value, or FILE.py:NAME.",
+            show_default=False,
         ),
     ] = None,
     name: Annotated[

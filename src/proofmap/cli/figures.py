@@ -49,7 +49,10 @@ def figures(
     ] = None,
     labels: Annotated[str | None, options.LABELS] = None,
     method: Annotated[
-        str | None, typer.Option(help="Method of figures that learn masks, such as learned-mask:steps=50.")
+        str | None,
+        typer.Option(
+            *options.METHOD, help="Method of figures that learn masks, such as learned-mask:steps=50."
+        ),
     ] = None,
     model: Annotated[str, options.MODEL] = DEFAULT_MODEL,
     weights: Annotated[Path | None, options.WEIGHTS] = None,

@@ -103,7 +103,8 @@ def methods_option(*spellings: str) -> Any:
     )
 
 
-METHODS = methods_option()
+METHODS = methods_option("--methods", "--method")
+METHOD = ("--method", "--methods")
 LABELS = typer.Option(
     help="all, top5, top5+wrong (and two that the net does not believe), p>=0.01, true (the true labels of each image), or names or "
     "indices separated by commas."

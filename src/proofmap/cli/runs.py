@@ -14,6 +14,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.files import output_file
 from proofmap.core.inputs import kind_of
 from proofmap.core.text import counted
+from proofmap.plugins.specs import split_specs
 from proofmap.results.audit import audit as audit_scores
 from proofmap.results.compare import compare as compare_scores
 from proofmap.results.evaluation import Evaluation
@@ -22,7 +23,7 @@ from proofmap.study.export import FORMATS, export_run
 from proofmap.study.stored_run import Run
 
 _RUN = typer.Argument(help="A run directory, made by evaluate.", show_default=False)
-_METHOD = typer.Option(help="Only this method. May be repeated.")
+_METHODS = typer.Option("--methods", "--method", help="Only these methods, separated by commas.")
 
 
 def compare(
@@ -30,7 +31,7 @@ def compare(
     baseline: Annotated[
         str | None, typer.Option(help="Compare only with this method (METHOD or RUN/METHOD).")
     ] = None,
-    method: Annotated[list[str] | None, _METHOD] = None,
+    methods: Annotated[list[str] | None, _METHODS] = None,
     metrics: Annotated[str | None, typer.Option(help="Only these metrics, separated by commas.")] = None,
     allow_mismatch: Annotated[
         bool, typer.Option("--allow-mismatch", help="Compare runs even if their settings differ.")
@@ -54,7 +55,7 @@ def compare(
         result = compare_scores(
             found[0] if len(found) == 1 else dict(zip(names, found, strict=True)),
             baseline=baseline,
-            methods=method or None,
+            methods=_names(methods),
             metrics=scores,
             allow_mismatch=allow_mismatch,
             detect=detect,
@@ -62,6 +63,11 @@ def compare(
         for run in opened:
             _print_notes(run)
     print_as(result, format)
+
+
+def _names(methods: list[str] | None) -> list[str] | None:
+    """The names of methods in an option, which may hold commas in their settings."""
+    return [name for each in methods or () for name in split_specs(each)] or None
 
 
 def _print_notes(run: Run) -> None:
@@ -90,7 +96,7 @@ def audit(
     max_drop: Annotated[
         float | None, typer.Option(help="How much worse than in that run any score may be.")
     ] = None,
-    method: Annotated[list[str] | None, _METHOD] = None,
+    methods: Annotated[list[str] | None, _METHODS] = None,
     interval: Annotated[
         bool, typer.Option("--interval", help="The whole 95 % interval must pass, not only the mean.")
     ] = False,
@@ -121,14 +127,14 @@ def audit(
             min_soundness=min_soundness,
             min_best_effort=min_best_effort,
             bars=bars,
-            method=method,
+            methods=_names(methods),
             use="interval" if interval else "mean",
             against=None if other is None else other.evaluation(),
             max_drop=max_drop,
         )
         demands = []
         if not unfinished:
-            demands.append(_unfinished(opened, "the run") or ("" if method else _failed(opened, evaluation)))
+            demands.append(_unfinished(opened, "the run") or ("" if methods else _failed(opened, evaluation)))
             demands.append("" if other is None else _unfinished(other, "the other run"))
         _print_notes(opened)
         for note in result.notes if format == "csv" else ():  # the other formats contain them
@@ -160,7 +166,7 @@ def _unfinished(run: Run, which: str) -> str:
 def _failed(run: Run, evaluation: Evaluation) -> str:
     """A text that names the methods which failed on every image; empty if there are none."""
     lacking = {*run.methods} - {*run.unfinished()} - {result.name for result in evaluation.results}
-    reason = f"no {evaluation.inputs.singular} has a result of {', '.join(sorted(lacking))}, so the run does not pass; see its report, or name others with --method"
+    reason = f"no {evaluation.inputs.singular} has a result of {', '.join(sorted(lacking))}, so the run does not pass; see its report, or name others with --methods"
     return reason if lacking else ""
 
 

@@ -51,7 +51,9 @@ def serve(
     text_column: Annotated[str | None, options.TEXT_COLUMN] = None,
     method: Annotated[
         list[str] | None,
-        typer.Option(help="A method to add to the listed ones, such as file.py:NAME. May be repeated."),
+        typer.Option(
+            *options.METHOD, help="A method to add to the listed ones, such as file.py:NAME. May be repeated."
+        ),
     ] = None,
     device: Annotated[str | None, options.DEVICE] = None,
     browser: Annotated[

@@ -17,7 +17,7 @@ from torch.utils import data as torch_data
 
 from proofmap.core.errors import InputError
 from proofmap.core.files import digest_of, distinct_names
-from proofmap.core.inputs import Box, Inputs, TextInputs
+from proofmap.core.inputs import Box, Inputs, Pictures, TextInputs
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted
 from proofmap.data.arrays import checked_labels
@@ -42,8 +42,8 @@ def is_in_memory(given: Any, inputs: Inputs) -> TypeGuard[InMemory]:
 
 
 def images_as_tensor(given: Any, inputs: Inputs) -> Tensor:
-    """Images in memory as a tensor ``(N, *shape)`` that the net takes. Pictures of Pillow are resized and cropped like files. Arrays may hold
-    bytes, have their channels last, or be a single input. A data frame is encoded by its columns.
+    """Images in memory as a tensor ``(N, *shape)`` that the net takes; one input may stand for itself. Pictures of Pillow, and arrays of bytes of
+    another size, are resized and cropped like files. Arrays may have their channels last. A data frame is encoded by its columns.
     """
     if inputs.takes(given):
         return inputs.encode(given)
@@ -53,7 +53,17 @@ def images_as_tensor(given: Any, inputs: Inputs) -> Tensor:
         pictures = [given] if isinstance(given, Image.Image) else given
         return torch.stack([inputs.prepare(upright(picture)) for picture in pictures])
     if isinstance(given, Tensor):
-        return given.clone() if given.is_inference() else given
+        given = given.clone() if given.is_inference() else given
+        return given[None] if tuple(given.shape) == inputs.shape else given
+    if (
+        given.dtype == np.uint8
+        and given.shape[-1:] == (3,)
+        and given.ndim in (3, 4)
+        and isinstance(inputs, Pictures)
+    ):
+        pictures = [Image.fromarray(each) for each in given.reshape(-1, *given.shape[-3:])]
+        if any(picture.size != inputs.size[::-1] for picture in pictures):
+            return torch.stack([inputs.prepare(picture) for picture in pictures])
     values = torch.from_numpy(np.ascontiguousarray(given, dtype=given.dtype.newbyteorder("=")))
     if values.dtype == torch.uint8:
         values = values.float() / 255

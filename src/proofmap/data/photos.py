@@ -8,11 +8,12 @@ from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import torch
 from PIL import Image
 
-from proofmap.classifier import Classifier
+from proofmap.classifier.raw import as_classifier
 from proofmap.core.errors import InputError, require
 from proofmap.core.files import check_ends, distinct_names, suggest_path
 from proofmap.core.inputs import Pictures
@@ -153,14 +154,15 @@ LEAST_SHARE = 0.4
 """If the net sees a smaller share of a photo's area than this, a warning is given. ImageNet's crop keeps half of a 3 : 2 photo."""
 
 
-def load_images(paths: str | Path | Sequence[str | Path], classifier: Classifier) -> NamedImages:
+def load_images(paths: str | Path | Sequence[str | Path], classifier: Any) -> NamedImages:
     """Photos ``(N, 3, H, W)`` on the classifier's device, resized and cropped by the classifier's preprocessing.
 
-    Gray-scale becomes RGB; transparent pixels show the classifier's gray. A folder stands for all images inside it, ``sample:cat`` for a
+    The classifier may be a net of timm as it is. Gray-scale becomes RGB; transparent pixels show the classifier's gray. A folder stands for all images inside it, ``sample:cat`` for a
     sample photograph. The tensor and its slices (``photos[:2]``) have ``file_names``, which tables and pages use: see
     :class:`proofmap.core.tensors.NamedImages`.
     """
     given = [paths] if isinstance(paths, (str, Path)) else list(paths)
+    classifier = as_classifier(classifier, paths)
     inputs = classifier.inputs
     if not isinstance(inputs, Pictures) or inputs.channels not in (1, 3):
         raise InputError(

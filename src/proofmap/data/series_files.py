@@ -22,6 +22,7 @@ from proofmap.data.dataset import numbered, reader
 from proofmap.data.tables import table_rows
 
 _MISSING = ("", "?", "nan")
+_TIMES = ("time", "t", "timestamp", "date", "datetime", "seconds")
 _TABLES = (".csv", ".tsv")
 MOST_BYTES = 2**28
 """Largest size in bytes of the unpacked arrays in an .npz file."""
@@ -41,22 +42,24 @@ def series_file(path: str | Path, *, target: str = "") -> TensorData:
     """The series in a file. The file's suffix says how it is read:
 
     - ``.ts``: the format of aeon and sktime; labels follow the last colon.
-    - ``.csv``, ``.tsv``: one series of one channel in each row, a time step in each column; ``target`` is the column of labels.
+    - ``.csv``, ``.tsv``: one series of one channel in each row, a time step in each column; ``target`` is the column of labels. If the first
+      column is called time, t, timestamp or date, the file is one series: a time step in each row, a channel in each other column.
     - ``.npz``: an array ``series`` ``(N, C, T)`` or ``(N, T)``, and an array ``labels`` of integers or text.
-    - ``.wav``, or a folder of such files: sound with values from -1 to 1. If a folder has sub-folders, their names are the labels.
+    - ``.wav``: sound with values from -1 to 1.
+    - a folder of WAV files, or of CSV files with a column of times. If a folder has sub-folders, their names are the labels.
 
     All series must have the same length. Missing values are refused.
     """
     place = Path(os.path.abspath(path))
     if not place.exists():
         raise InputError(f"there is no file {path}.{suggest_path(path)}")
-    if target and place.suffix.lower() not in _TABLES:
+    if target and not place.is_dir() and place.suffix.lower() not in _TABLES:
         raise InputError(
             f"target names a column of a CSV file, but {path} is not a CSV file; leave target out"
         )
     check_ends(place)
     try:
-        read = _sounds(place) if place.is_dir() else _read(place.read_bytes(), str(path), target)
+        read = _folder(place, target) if place.is_dir() else _read(place.read_bytes(), str(path), target)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
     return _data(read, place.name, {"dataset": "series", "path": str(place), "target": target})
@@ -95,7 +98,8 @@ def _read(content: bytes, name: str, target: str, *, optional: bool = False) -> 
     if suffix == ".ts":
         return _ts(text, name)
     header, rows = table_rows(text, "\t" if suffix == ".tsv" else ",", name)
-    return _csv(header, rows, name, "" if optional and target not in header else target)
+    read = _sensors if header[0].strip().lower() in _TIMES else _csv
+    return read(header, rows, name, "" if optional and target not in header else target)
 
 
 def _ts(text: str, path: str) -> _Read:
@@ -117,13 +121,39 @@ def _ts(text: str, path: str) -> _Read:
     return _together(found, path), labels, None
 
 
-def _csv(header: list[str], rows: list[tuple[int, list[str]]], path: str, target: str) -> _Read:
-    check_header([name for name in header if name != target], path)
-    at = header.index(target) if target in header else None
-    if target and at is None:
+def _place_of(target: str, header: list[str], path: str) -> int | None:
+    """The index of the column of labels; None if there is none."""
+    if target and target not in header:
         raise InputError(
             f"target is {target!r}, but {path} has no such column; it has {', '.join(header[:8])}"
         )
+    return header.index(target) if target else None
+
+
+def _sensors(header: list[str], rows: list[tuple[int, list[str]]], path: str, target: str) -> _Read:
+    """One series: the first column has the times, and every other one is a channel."""
+    at = _place_of(target, header, path)
+    labels = {row[at].strip() for _, row in rows} if at is not None else {""}
+    if len(labels) > 1:
+        raise InputError(
+            f"{path} is one series, as its first column is {header[0]!r}, but the column {target!r} has {len(labels)} labels; write a file for each "
+            "series, or a series in each row"
+        )
+    channels = [
+        _numbers([row[k] for _, row in rows], f"the column {name!r} of {path}")
+        for k, name in enumerate(header)
+        if k not in (0, at)
+    ]
+    if not rows or not channels:
+        raise InputError(
+            f"{path} needs rows below its first one, and a column of values beside {header[0]!r}"
+        )
+    return np.array(channels, dtype=np.float32)[None], [*labels], [Path(path).name]
+
+
+def _csv(header: list[str], rows: list[tuple[int, list[str]]], path: str, target: str) -> _Read:
+    check_header([name for name in header if name != target], path)
+    at = _place_of(target, header, path)
     found, labels = [], []
     for number, row in rows:
         labels.append("" if at is None else row[at].strip())
@@ -149,20 +179,40 @@ def _npz(content: bytes, path: str) -> _Read:
     return (values if values.ndim == 3 else values[:, None]).astype(np.float32), labels, None
 
 
-def _sounds(folder: Path) -> _Read:
+def _folder(folder: Path, target: str) -> _Read:
+    """The series in the files of a folder, one in each: sounds, or the values of sensors."""
     files = sorted(folder.rglob("*.wav"))
     if not files:
-        raise InputError(f"the folder {folder} has no .wav files")
+        return _sensor_files(folder, target)
     read = [_wav(file, str(file)) for file in files]
     rates = {rate for _, rate in read}
     if len(rates) > 1:
         raise InputError(
             f"{folder} has sound of different sampling rates ({', '.join(map(str, sorted(rates)))} per second)"
         )
+    return _one_in_each(folder, files, [values for values, _ in read])
+
+
+def _sensor_files(folder: Path, target: str) -> _Read:
+    files = sorted(file for end in _TABLES for file in folder.rglob(f"*{end}"))
+    read = [_read(file.read_bytes(), str(file), target) for file in files]
+    several = next((file for file, (values, _, _) in zip(files, read, strict=True) if len(values) > 1), None)
+    if several is not None or not read:
+        what = (
+            f"{several.name}, which has several series; name that file"
+            if several
+            else "no .wav or .csv files"
+        )
+        raise InputError(f"the folder {folder} has {what}")
+    found = _one_in_each(folder, files, [values[0] for values, _, _ in read])
+    return found[0], [own or label for (_, (own,), _), label in zip(read, found[1], strict=True)], found[2]
+
+
+def _one_in_each(folder: Path, files: Sequence[Path], series: Sequence[NDArray[np.float32]]) -> _Read:
+    """Series that are each in a file of a folder; names of sub-folders are labels."""
     names = [str(file.relative_to(folder)) for file in files]
     labels = [file.parent.name if file.parent != folder else "" for file in files]
-    values = _together([values.tolist() for values, _ in read], str(folder), names)
-    return values, labels, names
+    return _together([values.tolist() for values in series], str(folder), names), labels, names
 
 
 def _wav(content: Path | io.BytesIO, path: str) -> tuple[NDArray[np.float32], int]:

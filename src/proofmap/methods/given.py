@@ -192,6 +192,8 @@ def as_given(maps: Any, name: str, net: Classifier, count: int, rule: LabelRule)
         maps = getattr(maps, "values", maps)
     if not isinstance(maps, (Tensor, np.ndarray)):
         maps = as_maps(maps, f"{who} must be given")
+    if count == 1 and maps.ndim and len(maps) != 1:
+        maps = maps[None]  # the map of a single image
     if not maps.ndim or len(maps) != count:
         raise InputError(
             f"{who} have the shape {tuple(maps.shape)}, but there are {counted(count, inputs.singular)}; give one entry for each "
@@ -272,7 +274,7 @@ def _advice(count: int, inputs: Inputs, labels: int | None, outputs: int, rule: 
         if whole != own:
             shapes.append(f"{(count, *whole)}, attributions whose channels are summed")
     else:
-        one = f" The labels {rule} are several of each {item}: if there is one map for each {item}, say which label it is of, as in labels=y."
+        one = f" The labels {rule} are several of each {item}: if there is one map for each {item}, say which label it is of, as in labels=y, a tensor or array ({count},)."
         if labels:
             shapes.insert(0, f"{(count, labels, *own)}, a map for each label")
     shapes.append(f"{(count, *(own if whole == own else (*whole[1:], whole[0])), outputs)}, as SHAP has them")

@@ -12,6 +12,7 @@ predict a number, so they need one of these options.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,13 +43,20 @@ def load_model_file(spec: ModelSpec, data: Any = None) -> tuple[Any, dict[str, A
         raise
     except Exception as error:  # each library has its own
         raise ModelError(f"{path} cannot be loaded by {spec.scheme}: {reason_of(error)}") from error
+    return model, model_arguments(model, spec, data)
+
+
+def model_arguments(model: Any, spec: ModelSpec, data: Any) -> dict[str, Any]:
+    """The other arguments to make a Classifier from a model: what the options of ``spec`` say, and rows or texts like those that it was fitted on."""
     arguments: dict[str, Any] = {"outputs": spec.options.get("outputs"), **_ranges(spec)}
     if "names" in spec.options:
         arguments["names"] = spec.listed("names")
     if isinstance(model, OnnxModel) and len(model.shape) == _PICTURE:
-        return model, {**arguments, "outputs": arguments["outputs"] or "logits", **_picture(model, spec)}
-    if spec.scheme == "sklearn" and ProbabilityModel.takes_texts(model):
-        return model, {**arguments, "inputs": _texts(spec, data)}
+        return {**arguments, "outputs": arguments["outputs"] or "logits", **_picture(model.shape[2:], spec)}
+    if spec.scheme == "file" and "size" in spec.options:
+        return {**arguments, "outputs": arguments["outputs"] or "find", **_picture((), spec)}
+    if hasattr(model, "predict_proba") and ProbabilityModel.takes_texts(model):
+        return {**arguments, "inputs": _texts(spec, data)}
     unread = [key for key in _TEXT if key in spec.options]
     if unread or (data is not None and Text().takes(data)):
         raise InputError(
@@ -65,7 +73,7 @@ def load_model_file(spec: ModelSpec, data: Any = None) -> tuple[Any, dict[str, A
         data = _used_columns(model, data, file.name)
         if predicts_number(model) or _ranges(spec):
             arguments |= {"truth": target} if "error" not in spec.options else {}
-    return model, {**arguments, "data": data}
+    return {**arguments, "data": data}
 
 
 def _ranges(spec: ModelSpec) -> dict[str, Any]:
@@ -110,8 +118,7 @@ def _sklearn(path: Path, spec: ModelSpec) -> Any:
     return require("joblib", extra="sklearn", purpose=spec.text).load(path)
 
 
-def _picture(model: OnnxModel, spec: ModelSpec) -> dict[str, Any]:
-    sides = model.shape[2:]
+def _picture(sides: Sequence[Any], spec: ModelSpec) -> dict[str, Any]:
     if "size" in spec.options:
         sides = tuple(int(side) for side in spec.options["size"].split("x"))
     if not all(isinstance(side, int) for side in sides):

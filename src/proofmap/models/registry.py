@@ -15,10 +15,12 @@ import torch
 from torch import nn
 
 from proofmap.classifier import Classifier
+from proofmap.classifier.probability_models import ProbabilityModel
 from proofmap.core.errors import InputError, ModelError, ProofmapError
 from proofmap.core.files import suggest_path
 from proofmap.core.text import did_you_mean
 from proofmap.models import cifar_vit, efficientnet_lite, hubs, model_files, resnets, text_models
+from proofmap.models.model_files import model_arguments
 from proofmap.models.spec import ModelInfo, ModelSpec
 from proofmap.models.weights import load_into
 from proofmap.plugins.failures import reason_of
@@ -48,7 +50,7 @@ def load_classifier(
         pretrained: False for random weights, the same on every call.
         device: where to run; the CPU by default.
         batch_size: number of inputs in one pass of the net; by default found from the device's memory.
-        data: for a model of tables in a file, rows like those that the model was fitted on.
+        data: for a model of tables in a file, or a function of rows, rows like those that the model was fitted on.
         labels: the label names of a zero-shot model or a language model of texts, such as ``minilm-zero-shot``.
 
     Raises:
@@ -71,10 +73,10 @@ def load_classifier(
         raise InputError(
             f"{spec} takes no labels; only zero-shot models of texts do, such as minilm-zero-shot"
         )
-    if data is not None and not wanted.reads_file:
+    if data is not None and not wanted.reads_file and wanted.kind != "file":
         raise InputError(f"{spec} takes no data; only models of tables in a file do, such as onnx:FILE")
     if wanted.kind == "file":
-        return _from_function(wanted, device, batch_size)
+        return _from_function(wanted, data, device, batch_size)
     given = {"labels": labels} if wanted.asks_labels else {"data": data} if wanted.reads_file else {}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -138,9 +140,11 @@ def _unknown(spec: ModelSpec) -> str:
     )
 
 
-def _from_function(spec: ModelSpec, device: str | torch.device | None, batch_size: int | None) -> Classifier:
-    """What the function of a user's file returns, as a Classifier. The file runs as a module with a private name, and can import modules from its
-    own folder."""
+def _from_function(
+    spec: ModelSpec, data: Any, device: str | torch.device | None, batch_size: int | None
+) -> Classifier:
+    """The net in a user's file, or what a function there returns, as a Classifier. A function that must be given something is the net itself. The file
+    runs as a module with a private name, and can import modules from its own folder."""
     path = Path(spec.name)
     where = f"{path.name}:{spec.function}"  # the name in records of results, without the folder
     if not path.is_file():
@@ -149,18 +153,21 @@ def _from_function(spec: ModelSpec, device: str | torch.device | None, batch_siz
     try:
         with run_file(path, f"_proofmap_model_{module_name}") as module:
             make = getattr(module, spec.function, None)
-            if isinstance(make, Classifier):
-                return make.with_net(make.net, **_chosen(device, batch_size))
-            if not callable(make):
+            if not (callable(make) or ProbabilityModel.wraps(make)):
                 functions = [f for f in vars(module).values() if isinstance(f, FunctionType)]
                 own = ", ".join(f.__name__ for f in functions if f.__module__ == module.__name__)
                 raise ModelError(f"{str(path)!r} has no function {spec.function!r}; it has {own or 'none'}")
-            made = make()
+            made = make if _is_net(make) else make()
     except ProofmapError:
         raise
     except (Exception, SystemExit) as error:
         raise ModelError(f"the model {where} cannot be built: {reason_of(error)}") from error
-    chosen = _chosen(device, batch_size)
+    given = {"device": device, "batch_size": batch_size}
+    chosen: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    if isinstance(made, (Classifier, tuple)) and (spec.options or data is not None):
+        raise InputError(
+            f"{spec.text}: {where} says itself what it takes; leave out the options after it, and data"
+        )
     if isinstance(made, Classifier):
         return made.with_net(made.net, **chosen) if chosen else made
     if isinstance(made, tuple) and len(made) == 2 and callable(made[0]) and isinstance(made[1], dict):
@@ -170,17 +177,25 @@ def _from_function(spec: ModelSpec, device: str | torch.device | None, batch_siz
                 f"{where}: unknown: {', '.join(unknown)}. The arguments of Classifier are {', '.join(known)}"
             )
         return Classifier(made[0], **{"name": where, **made[1], **chosen})
+    if _is_net(made) and (spec.options or data is not None or ProbabilityModel.takes_texts(made)):
+        return Classifier(made, **{"name": where, **model_arguments(made, spec, data), **chosen})
     bare = f"the bare net {type(made).__name__}, which does not have its input size and preprocessing"
     raise ModelError(
-        f"{where} returned {bare if isinstance(made, nn.Module) else repr(made)[:200]}; return a proofmap.Classifier, or a tuple (net, arguments) "
-        "where arguments is a dict of what Classifier needs: return net, {'size': 224, 'mean': (0.485, 0.456, 0.406), 'std': (0.229, 0.224, 0.225)}"
+        f"{where} {'is' if made is make else 'returned'} {bare if _is_net(made) else repr(made)[:200]}; return a proofmap.Classifier, or a tuple "
+        "(net, arguments) where arguments is a dict of what Classifier needs: return net, {'size': 224, 'mean': (0.485, 0.456, 0.406), 'std': "
+        f"(0.229, 0.224, 0.225)}}; or write what the net takes: {where}?size=224 or {where}?data=FILE.csv&target=COLUMN"
     )
 
 
-def _chosen(device: str | torch.device | None, batch_size: int | None) -> dict[str, Any]:
-    """The arguments of Classifier that were chosen."""
-    given = {"device": device, "batch_size": batch_size}
-    return {key: value for key, value in given.items() if value is not None}
+def _is_net(thing: Any) -> bool:
+    """Whether an object of a user's file is a net, and no function that makes one: a classifier, a module, a fitted model, or a function that must be
+    given something."""
+    if isinstance(thing, (Classifier, nn.Module)) or ProbabilityModel.wraps(thing):
+        return True
+    return isinstance(thing, FunctionType) and any(
+        each.default is each.empty and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+        for each in inspect.signature(thing).parameters.values()
+    )
 
 
 _OWN = {model.info.name: model for model in (*efficientnet_lite.MODELS, *resnets.MODELS, *cifar_vit.MODELS)}
@@ -249,6 +264,6 @@ _FAMILIES = (
         "FILE.py:FUNCTION",
         None,
         "your function's",
-        "your Classifier, or a function that returns one, or (net, arguments of Classifier)",
+        "your Classifier, or a function that returns one, or (net, arguments of Classifier); or a net with what it takes, as in FILE.py:net?size=224",
     ),
 )

@@ -20,6 +20,7 @@ hf-text:FOLDER                            a model of texts: see :mod:`proofmap.m
 hf-nli:FOLDER?labels=sport,politics       ... zero-shot by entailment; likewise minilm-zero-shot?labels=sport,politics
 hf-lm:FOLDER?labels=yes,no                a language model whose labels are continuations
 nets/mine.py:make                         the result of your function
+nets/mine.py:predict?size=32              a net, or a function of a batch, of pictures of this size; ?data=FILE.csv for rows
 """
 
 from __future__ import annotations
@@ -48,12 +49,13 @@ _OPTIONS: Mapping[str, tuple[str, ...]] = {
     "xgboost": _TABLE,
     "lightgbm": _TABLE,
     "sklearn": (*_TABLE, *_TEXT, "pickle"),
+    "file": (*_TABLE, "size", "mean", "std"),
 }
 
 _READERS = {".onnx": "onnx", ".skops": "sklearn", ".json": "xgboost", ".ubj": "xgboost"}
 _READERS |= dict.fromkeys((".joblib", ".pkl", ".pickle"), "sklearn")
 
-_FILE = re.compile(r"(?P<path>.+\.py)(?::(?P<function>\w*))?")
+_FILE = re.compile(r"(?P<path>[^?]+\.py)(?::(?P<function>\w*))?(?:\?(?P<options>.+))?")
 _NAMED = re.compile(
     rf"(?:(?P<scheme>{'|'.join(_SCHEMES)}):)?"
     r"(?P<name>[^@?]*[^@?:])(?:@(?P<weights>[^?]+))?(?:\?(?P<options>.+))?"
@@ -85,7 +87,7 @@ class ModelSpec:
         text: the whole string.
         scheme: ``""`` for our own nets, one of the schemes, or ``file``.
         name: the net's name within the scheme, or the path of the Python file for ``file``.
-        function: for ``file``, the function in the Python file that makes the net.
+        function: for ``file``, the net in the Python file, or the function that makes it or is it.
         weights: a file with weights to use instead of the published ones.
         pretrained: False for a net with random weights.
         options: what follows the question mark, such as ``labels`` of ``clip`` or ``data`` of ``onnx``.
@@ -115,12 +117,14 @@ class ModelSpec:
                 raise InputError(
                     f"model {text!r} names no function of the file: write {text.rstrip(':')}:FUNCTION"
                 )
-            return cls(text, "file", match["path"], function=match["function"])
-        if match := _NAMED.fullmatch(text):
+            found = cls(text, "file", match["path"], match["function"], options=_options(match["options"]))
+            if all(found.options.values()) and {*_OPTIONS["file"]} >= {*found.options}:
+                return found
+        elif match := _NAMED.fullmatch(text):
             scheme, weights = match["scheme"] or "", Path(match["weights"]) if match["weights"] else None
             if not scheme and (reader := _READERS.get(Path(match["name"]).suffix.lower())):
                 raise InputError(f"{match['name']} is a file, so say who reads it: {reader}:{text}")
-            options = dict(part.partition("=")[::2] for part in (match["options"] or "").split("&") if part)
+            options = _options(match["options"])
             trained = options.pop("pretrained", "true")
             known = _OPTIONS.get(scheme, ())
             if trained in ("true", "false") and all(options.values()) and {*known} >= {*options}:
@@ -209,3 +213,7 @@ class ModelSpec:
             return Path(text).read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"the labels file {text!r} cannot be read: {error}") from None
+
+
+def _options(text: str | None) -> dict[str, str]:
+    return dict(part.partition("=")[::2] for part in (text or "").split("&") if part)

@@ -148,22 +148,22 @@ def audit(
     min_soundness: float | None = None,
     min_best_effort: float | None = None,
     bars: Mapping[str, float] | None = None,
-    method: str | Sequence[str] | None = None,
+    methods: str | Sequence[str] | None = None,
     use: Use = "mean",
     against: Results | None = None,
     max_drop: float | Mapping[str, float] | None = None,
 ) -> AuditResult:
     """Compare the scores of methods with bars, with another evaluation, or with both. Every control must miss at least one bar.
 
-    The controls are the noise in the evaluation: ``random``, ``centered-gaussian`` and ``edges``. A control that ``method`` names,
+    The controls are the noise in the evaluation: ``random``, ``centered-gaussian`` and ``edges``. A control that ``methods`` names,
     or that was judged without other methods, must reach the bars like any other method. The rows ``blurred:METHOD`` and
-    ``top-label:METHOD`` are left out, unless ``method`` names them.
+    ``top-label:METHOD`` are left out, unless ``methods`` names them.
 
     Args:
         min_completeness, min_soundness, min_best_effort: bars of the first score of this kind, whatever its name. If the methods were
             judged with several fills, the score of every fill must reach the bar.
         bars: more bars by the name of a score, such as ``"soundness (gray)"``: a minimum if higher is better, a maximum if lower is better.
-        method: names of the methods to audit; by default all methods that are not controls.
+        methods: names of the methods to audit; by default all methods that are not controls.
         use: ``"mean"`` compares the mean over images with the bar; ``"interval"`` requires that the whole 95 % interval
             is on the good side, so that few images cannot pass by luck. Equal values of fewer than 20 images have no interval and fail. A score
             that counts no image fails.
@@ -188,7 +188,8 @@ def audit(
         if not math.isfinite(bar):
             raise InputError(f"the bar of {what} must be a number, not {bar}")
     roles = {result.name: role_of(result, evaluation.results) for result in evaluation.results}
-    methods = [method] if isinstance(method, str) else method
+    named = methods is not None
+    methods = [methods] if isinstance(methods, str) else methods
     if methods is None:
         methods = [name for name, role in roles.items() if role == "method"] or list(roles)
     chosen = [evaluation[name] for name in methods]
@@ -206,7 +207,7 @@ def audit(
     notes = [*_control_notes(result), *(_explained(evaluation, held) if asked else [])]
     if before is not None and max_drop is not None:
         # by default the methods of both evaluations: a method that is missing in one must not pass
-        if method is None:
+        if not named:
             held += [
                 r.name
                 for r in before.results
@@ -294,7 +295,7 @@ def _drops(
             if name not in (there := [result.name for result in run.results]):
                 raise InputError(
                     f"{where} has no method {name!r}, only {', '.join(there)}; judge it there too, or name the methods to check: "
-                    "--method METHOD"
+                    "--methods METHOD"
                 )
         pair = {where: run.replaced(results=(run[name],)) for where, run in runs.items()}
         scores = [score.name for run in runs.values() for score in run[name].scores]

@@ -152,8 +152,8 @@ def compare(
     results: Results | Mapping[str, Results],
     *,
     baseline: str | None = None,
-    methods: Sequence[str] | None = None,
-    metrics: Sequence[str] | None = None,
+    methods: str | Sequence[str] | None = None,
+    metrics: str | Sequence[str] | None = None,
     allow_mismatch: bool | Literal["net"] = False,
     detect: float | None = None,
     seed: int = 0,
@@ -174,6 +174,7 @@ def compare(
     """
     if detect is not None and not (math.isfinite(detect) and detect > 0):
         raise InputError(f"detect must be a difference above 0, not {detect}")
+    methods, metrics = ([given] if isinstance(given, str) else given for given in (methods, metrics))
     several = dict(results) if isinstance(results, Mapping) else {"": results}
     runs = {name: evaluation_of(each) for name, each in several.items()}
     if not runs:

@@ -69,6 +69,11 @@ class Evaluation(HoldsArrays, tensors=["images", "labels", "f"]):
         """The number of images."""
         return len(self.image_names)
 
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The names of the methods, in the given order."""
+        return tuple(result.name for result in self.results)
+
     @cached_property
     def inputs(self) -> Inputs:
         """The kind of input (images, series, rows of a table, texts), which knows the shape of inputs and the names of their positions."""
@@ -113,12 +118,10 @@ class Evaluation(HoldsArrays, tensors=["images", "labels", "f"]):
         for result in self.results:
             if result.name == method:
                 return result
-        beginning = [result for result in self.results if result.name.startswith(method)]
+        beginning = [result for result in self.results if result.name.startswith(str(method))]
         if len(beginning) == 1 and method:
             return beginning[0]
-        raise InputError(
-            f"no method {method!r} was judged; there are {', '.join(r.name for r in self.results)}"
-        )
+        raise InputError(f"no method {method!r} was judged; there are {', '.join(self.methods)}")
 
     def select_images(self, places: Sequence[int]) -> Evaluation:
         """The evaluation restricted to the images with the indices ``places``, in this order. Means and intervals are computed again.
@@ -242,7 +245,7 @@ class Proof:
     @property
     def methods(self) -> tuple[str, ...]:
         """The names of the methods, in the given order."""
-        return tuple(result.name for result in self.evaluation.results)
+        return self.evaluation.methods
 
     @property
     def result(self) -> MethodResult:

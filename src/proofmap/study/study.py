@@ -247,5 +247,6 @@ def _with_places(study: Study, folder: Path) -> Study:
 
 
 def _model_file(model: str, folder: Path) -> str:
-    file, _, function = model.rpartition(":")
-    return f"{folder / file}:{function}" if (folder / file).is_file() else model
+    name, _, function = model.partition(".py:")
+    file = folder / f"{name}.py"
+    return f"{file}:{function}" if file.is_file() else model
