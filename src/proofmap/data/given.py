@@ -53,8 +53,8 @@ def images_as_tensor(given: Any, inputs: Inputs) -> Tensor:
         pictures = [given] if isinstance(given, Image.Image) else given
         return torch.stack([inputs.prepare(upright(picture)) for picture in pictures])
     if isinstance(given, Tensor):
-        given = given.clone() if given.is_inference() else given
-        return given[None] if tuple(given.shape) == inputs.shape else given
+        own: Tensor = given.clone() if given.is_inference() else given
+        return own[None] if tuple(own.shape) == inputs.shape else own
     if (
         given.dtype == np.uint8
         and given.shape[-1:] == (3,)

@@ -152,7 +152,7 @@ def _from_function(
     module_name = hashlib.blake2b(str(path.resolve()).encode(), digest_size=8).hexdigest()
     try:
         with run_file(path, f"_proofmap_model_{module_name}") as module:
-            make = getattr(module, spec.function, None)
+            make: Any = getattr(module, spec.function, None)
             if not (callable(make) or ProbabilityModel.wraps(make)):
                 functions = [f for f in vars(module).values() if isinstance(f, FunctionType)]
                 own = ", ".join(f.__name__ for f in functions if f.__module__ == module.__name__)
