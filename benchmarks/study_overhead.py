@@ -25,7 +25,7 @@ from torch import nn
 
 import proofmap as pm
 from proofmap.data import load_blocks, load_dataset
-from proofmap.data.subjects import Subjects
+from proofmap.data.given import Subjects
 from proofmap.loop import judge_blocks
 from proofmap.session import Session
 from proofmap.study import Study, run_study

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core.progress import Progress
-from proofmap.data.subjects import Subjects
+from proofmap.data.given import Subjects
 from proofmap.loop import Row, judge_blocks
 from proofmap.methods import Method
 from proofmap.metrics import Metric

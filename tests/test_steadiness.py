@@ -14,7 +14,7 @@ import proofmap as pm
 from proofmap.classifier.steadiness import FirstLook
 from proofmap.core.errors import ModelError
 from proofmap.data.folders import image_folder
-from proofmap.data.subjects import Subjects
+from proofmap.data.given import Subjects
 from proofmap.loop import judge_blocks
 from proofmap.methods.controls import Random
 from proofmap.metrics import Insertion

@@ -21,9 +21,7 @@ from proofmap.core.progress import Progress
 from proofmap.core.version import source_version
 from proofmap.data.dataset import Dataset
 from proofmap.data.distractors import Distractors
-from proofmap.data.given import ImagesLike
-from proofmap.data.subjects import Subjects, as_subjects
-from proofmap.data.truth import Truth
+from proofmap.data.given import ImagesLike, Subjects, Truth, as_subjects
 from proofmap.fills import Fill
 from proofmap.loop import Row, judge_blocks
 from proofmap.methods.given import Given, GivenMaps, as_given, is_maps
@@ -406,7 +404,7 @@ def evaluate(
         net: a :class:`~proofmap.Classifier`, or a module, a function or a fitted model as it is: its inputs are then what it takes, and a warning
             says what was assumed.
         images: images in memory, a dataset, or a ``DataLoader`` or other iterable of batches. Of a dataset or iterable, one block of images
-            is in memory at a time: see :func:`proofmap.data.subjects.as_dataset`.
+            is in memory at a time: see :func:`proofmap.data.given.as_dataset`.
         methods: a method or a list of methods: names, specs such as ``"learned-mask:tv=0.1"``, Method instances, or functions. A dictionary
             gives them names, which stand in tables; its values may also be arrays, as in ``maps``.
         maps: maps that exist already: an array, or a dictionary of arrays by name. See :func:`proofmap.methods.given.as_given` for their shapes.

@@ -19,7 +19,7 @@ from proofmap.classifier.together import each_length
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress
-from proofmap.data.subjects import Subjects
+from proofmap.data.given import Subjects
 from proofmap.methods.method import Method
 from proofmap.metrics.curves import Curves, join_lengths
 from proofmap.metrics.games import Game, InsertionGame

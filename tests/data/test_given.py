@@ -22,9 +22,7 @@ from proofmap.core.inputs import Rows
 from proofmap.core.labels import LabelRule
 from proofmap.core.tensors import NamedImages
 from proofmap.data import Dataset, load_blocks, true_outputs
-from proofmap.data.given import as_dataset, is_in_memory
-from proofmap.data.subjects import as_subjects
-from proofmap.data.truth import label_rows
+from proofmap.data.given import as_dataset, as_subjects, is_in_memory, label_rows
 from proofmap.testing import check_dataset
 from tests.data.made_up import noise, save, saved
 from tests.toys import conv_classifier

@@ -32,8 +32,7 @@ from proofmap.fills import FILLS
 from proofmap.methods import METHODS, make_method
 from proofmap.metrics import GAMES, METRICS, make_metric
 from proofmap.models import registry
-from proofmap.plugins.python_file import is_python_file
-from proofmap.plugins.specs import split_specs
+from proofmap.plugins.specs import is_python_file, split_specs
 from proofmap.reproduce.recipe import Recipe
 from proofmap.study import Study
 from tests.bench.small_task import write_tasks

@@ -13,7 +13,7 @@ from torch import Tensor
 import proofmap as pm
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Box
-from proofmap.data.subjects import Subjects
+from proofmap.data.given import Subjects
 from proofmap.methods import Cost, Method
 from proofmap.methods.controls import Random
 from proofmap.metrics import Judged, Metric

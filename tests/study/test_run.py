@@ -21,8 +21,8 @@ from proofmap.classifier.steadiness import FirstLook
 from proofmap.core.errors import InputError
 from proofmap.data import load_dataset
 from proofmap.data.folders import image_folder
+from proofmap.data.given import Subjects
 from proofmap.data.photos import load_images
-from proofmap.data.subjects import Subjects
 from proofmap.judging import evaluate
 from proofmap.loop import Row
 from proofmap.methods import METHODS as REGISTERED_METHODS

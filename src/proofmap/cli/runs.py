@@ -12,7 +12,6 @@ from proofmap.cli import options
 from proofmap.cli.console import print_as, print_written, shown_path, stderr
 from proofmap.core.errors import InputError
 from proofmap.core.files import output_file
-from proofmap.core.inputs import kind_of
 from proofmap.core.text import counted
 from proofmap.plugins.specs import split_specs
 from proofmap.results.audit import audit as audit_scores
@@ -157,7 +156,7 @@ def _bar(text: str) -> tuple[str, float]:
 
 def _unfinished(run: Run, which: str) -> str:
     """A text that says why a run is not finished; empty if it is finished."""
-    item = kind_of(run.manifest.identity).singular
+    item = run.manifest.kind.singular
     lacking = [f"{method} lacks {counted(n, item)}" for method, n in run.unfinished().items()]
     reason = f"{which} is not finished, so it does not pass: {', '.join(lacking)}. Continue it, or accept it with --unfinished"
     return reason if lacking else ""

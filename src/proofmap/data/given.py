@@ -1,10 +1,12 @@
-"""Images as people hold them: tensors, arrays, pictures and frames in memory, loaders and batches."""
+"""The border for data: everything that a person hands over to be judged becomes :class:`Subjects`, copied and checked. Images are tensors,
+arrays, pictures and frames in memory, loaders and batches; true labels are names or indices, in columns, or from datasets with classes."""
 
 from __future__ import annotations
 
 import threading
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -15,22 +17,30 @@ from PIL import Image, ImageOps
 from torch import Tensor
 from torch.utils import data as torch_data
 
+from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.files import digest_of, distinct_names
 from proofmap.core.inputs import Box, Inputs, Pictures, TextInputs
-from proofmap.core.labels import NO_LABEL
+from proofmap.core.inputs.frames import library_of
+from proofmap.core.labels import NO_LABEL, LabelRule, label_array, label_index
+from proofmap.core.tensors import NamedImages, private_copy
 from proofmap.core.text import counted
 from proofmap.data.arrays import checked_labels
-from proofmap.data.dataset import Dataset, match_labels
+from proofmap.data.dataset import Dataset, match_labels, true_outputs
 from proofmap.data.huggingface import is_rows, texts_of_rows
+from proofmap.data.loader import load_blocks
 from proofmap.data.specs import open_data
-from proofmap.data.truth import Truth, label_rows
 
 InMemory = Tensor | np.ndarray | Image.Image | Sequence[Image.Image]
 
 
 ImagesLike = InMemory | Dataset | Iterable[Any]
 """Everything that :func:`as_dataset` takes."""
+
+Truth = Sequence[int | str | Sequence[int | str | None] | None] | Tensor
+"""The true label of each image, or a list of its true labels, by name or index; None, -1 or -100 for unknown. Or a tensor, an array or a
+data frame with a column of 0 and 1 for each output."""
+_UNKNOWN = (None, NO_LABEL, -100)  # the last is what torch's losses ignore
 
 
 def is_in_memory(given: Any, inputs: Inputs) -> TypeGuard[InMemory]:
@@ -155,7 +165,7 @@ class _Renamed(Dataset):
         return {} if self._is_labelled else self._data.objects(i)
 
 
-# ---- batches ----
+# ---- batches ----------------------------------------------------------------------------------------------------
 
 
 def _opened(given: Any, inputs: Inputs) -> Dataset:
@@ -369,3 +379,254 @@ def _names_of_labels(given: Any, outputs: Sequence[str]) -> tuple[str, ...]:
             f"({', '.join(map(repr, outputs[:5]))}, ...), which has {len(outputs)}; pass truth=, or name classes and outputs alike"
         )
     return names
+
+
+# ---- true labels ------------------------------------------------------------------------------------------------
+
+
+def label_rows(
+    truth: Truth, outputs: Sequence[str], n: int, item: str = "image", of: Any = None
+) -> list[tuple[int, ...]]:
+    """The true labels of each of ``n`` inputs as output indices, each index once. A tuple is empty if the labels are unknown. Messages call
+    an input ``item``. If the inputs are ``of`` a data frame, the labels must be in its order.
+
+    >>> label_rows(["dog", None, [0, "dog"], -1, -100], ["cat", "dog"], 5)
+    [(1,), (), (0, 1), (), ()]
+    >>> label_rows(np.array([[0, 1, 1], [1, 0, 0]]), ["cat", "dog", "cow"], 2)  # a column for each output
+    [(1, 2), (0,)]
+    """
+    _check_order(truth, of)
+    given: Any = truth
+    columns: Sequence[Any] = ()
+    if library_of(truth) is not None:
+        columns, given = list(given.columns), given.to_numpy()
+        given = given[:, 0] if len(columns) == 1 else given
+    is_array = isinstance(given, (Tensor, np.ndarray))
+    given = given.tolist() if isinstance(given, (Tensor, np.ndarray)) else list(given)
+    if len(given) != n:
+        raise InputError(f"{len(given)} true labels were given for {counted(n, item)}")
+    rows = [_as_list(entry) for entry in given]
+    if _are_columns(rows, len(outputs), is_array, named=len(columns) > 1):
+        places = _outputs_of(columns, outputs)
+        return [tuple(sorted(a for a, mark in zip(places, row, strict=True) if mark)) for row in rows]
+    return [tuple(dict.fromkeys(label_index(a, outputs) for a in row if a not in _UNKNOWN)) for row in rows]
+
+
+def _are_columns(rows: Sequence[Sequence[Any]], outputs: int, is_array: bool, named: bool) -> bool:
+    """Whether true labels are a table with a column of 0 and 1 for each output, and not rows of label indices.
+
+    A list such as ``[0, 1]`` for two outputs may be both labels, so it is; an array or a data frame is a table.
+    """
+    width = len(rows[0]) if rows else 0
+    if width < 2 or any(len(row) != width for row in rows):
+        return False
+    if any(isinstance(a, str) or a not in (0, 1, NO_LABEL) for row in rows for a in row):
+        return False
+    is_marked = all(a != NO_LABEL for row in rows for a in row)
+    if is_marked and (width == outputs or named) and (width > 2 or is_array):
+        return True
+    if any(row.count(0) > 1 or row.count(1) > 1 for row in rows):  # no label is listed twice
+        raise InputError(
+            f"truth has {width} columns of 0{' and 1' if is_marked else ', 1 and -1'}, and the net has {outputs} outputs; give an array with a "
+            f"column of 0 and 1 for each output{'' if is_marked else ' (truth == 1)'}, or lists with the names or indices of the true labels"
+        )
+    return False
+
+
+def _outputs_of(columns: Sequence[Any], outputs: Sequence[str]) -> Sequence[int]:
+    """The output that each column is for: by the names of a data frame's ``columns``, by position without names."""
+    places = match_labels(list(map(str, columns)), outputs) if columns else range(len(outputs))
+    for column, place in zip(columns, places, strict=False):
+        if place is None:
+            raise InputError(
+                f"truth has the column {column!r} of 0 and 1, but the net has no output of this name; its outputs are "
+                f"{', '.join(map(repr, outputs[:5]))}{', ...' if len(outputs) > 5 else ''}. Name the columns like the outputs, or give truth.to_numpy() "
+                "with a column for each output in their order"
+            )
+    return [place for place in places if place is not None]
+
+
+def _as_list(entry: object) -> Sequence[Any]:
+    listed = hasattr(entry, "tolist") and entry.tolist()
+    entry = listed if isinstance(listed, list) else entry
+    return entry if isinstance(entry, (list, tuple)) else [entry]
+
+
+def _check_order(truth: Any, given: Any) -> None:
+    """Refuse true labels in a pandas Series if its index has the rows of the data frame ``given`` in another order."""
+    own, rows = getattr(truth, "index", None), getattr(given, "index", None)
+    if own is None or rows is None or not hasattr(own, "equals") or not hasattr(rows, "equals"):
+        return
+    if len(own) == len(rows) and not own.equals(rows) and own.isin(rows).all() and rows.isin(own).all():
+        aligned = "write truth.loc[frame.index]" if rows.is_unique else "sort both alike"
+        raise InputError(
+            f"truth has the rows of the frame in another order, by its index; {aligned}, or write truth.to_numpy() if the order is meant"
+        )
+
+
+# ---- all that is judged -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Subjects:
+    """Images to judge, and all that is known of them.
+
+    Attributes:
+        images: ``(N, *shape)`` on the net's device; no one else writes to them.
+        labels: the labels to judge ``(N, L)``, padded with -1.
+        truth: the true labels ``(N,)`` or ``(N, T)``, padded with -1; None if none is known.
+        boxes: for each image, boxes around the objects of its true label; empty if unknown. By default they are taken from the objects of
+            images with one true label.
+        objects: for each image, the boxes of each of its labels; empty if unknown.
+        rule: how the labels were chosen; None if that is not known. Then methods may ignore them.
+        names: one distinct name per image.
+        f: f(x, a) of the labels ``(N, L)``; NaN where a row has no label.
+        source: the dataset that the images are a block of; None for images in memory.
+        maps: maps that exist already: for a method, ``(N, L, *positions)``, or ``(N, 1, *positions)`` if its maps ignore the label.
+    """
+
+    images: Tensor
+    labels: Tensor
+    truth: Tensor | None = None
+    boxes: Sequence[Sequence[Box]] = ()
+    objects: Sequence[Mapping[int, Sequence[Box]]] = ()
+    rule: LabelRule | None = None
+    names: Sequence[str] = ()
+    f: Tensor | None = None
+    source: Dataset | None = None
+    maps: Mapping[Any, Tensor] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if len(self.boxes) or not len(self.objects):
+            return
+        truth = [] if self.truth is None else self.truth.reshape(len(self), -1).tolist()
+        rows = [[a for a in row if a != NO_LABEL] for row in truth or [[]] * len(self)]
+        boxes = [
+            own.get(row[0], ()) if len(row) == 1 else () for own, row in zip(self.objects, rows, strict=True)
+        ]
+        object.__setattr__(self, "boxes", boxes)
+
+    @staticmethod
+    def truth_of(truths: Sequence[Sequence[int]]) -> Tensor | None:
+        """The true labels of each image as a tensor ``(N,)``, or ``(N, T)`` if an image has several, padded with ``NO_LABEL``. None if no
+        label is known.
+
+        >>> (
+        ...     Subjects.truth_of([[3], []]),
+        ...     Subjects.truth_of([[3], [4, 5]]).tolist(),
+        ...     Subjects.truth_of([[], []]),
+        ... )
+        (tensor([ 3, -1]), [[3, -1], [4, 5]], None)
+        """
+        if not any(map(len, truths)):
+            return None
+        table = torch.from_numpy(label_array(truths))
+        return table[:, 0] if table.shape[1] == 1 else table
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, places: slice | list[int]) -> Subjects:
+        """A part of the images with what is known of them: a slice, or the images with these indices, in this order."""
+        which = range(len(self))[places] if isinstance(places, slice) else places
+        return replace(
+            self,
+            images=self.images[places],
+            labels=self.labels[places],
+            truth=None if self.truth is None else self.truth[places],
+            boxes=[self.boxes[i] for i in which] if len(self.boxes) else (),
+            objects=[self.objects[i] for i in which] if len(self.objects) else (),
+            names=[self.names[i] for i in which] if len(self.names) else (),
+            f=None if self.f is None else self.f[places],
+            maps={method: maps[places] for method, maps in self.maps.items()},
+        )
+
+
+def as_subjects(
+    images: ImagesLike,
+    classifier: Classifier,
+    rule: LabelRule,
+    *,
+    seed: int = 0,
+    names: Sequence[str] | None = None,
+    truth: Truth | None = None,
+    boxes: Sequence[Sequence[Box]] = (),
+    objects: Sequence[Mapping[int | str, Sequence[Box]]] = (),
+    block_size: int = 32,
+    first: int = 0,
+) -> Iterator[Subjects]:
+    """Check everything that a person hands over, and yield it in blocks with the labels that ``rule`` chooses.
+
+    Images in memory are one block, a copy of what was given. Of a dataset, one block of ``block_size`` images is in memory at a time. The
+    arguments are those of :func:`proofmap.evaluate`. Images without names are numbered from ``first`` on.
+    """
+    inputs, outputs = classifier.inputs, classifier.names
+    if is_in_memory(images, inputs):
+        given = images_as_tensor(images, inputs)
+        if len(given) == 0:
+            raise InputError(f"there are no {inputs.noun} to evaluate on")
+        inputs.check_given(given)
+        rows = None if truth is None else label_rows(truth, outputs, len(given), inputs.singular, of=images)
+        names = NamedImages.names_of(given) if names is None else names
+        names = [f"{inputs.singular}-{first + i}" for i in range(len(given))] if names is None else names
+        if len(names) != len(given):
+            raise InputError(f"{len(names)} names were given for {counted(len(given), inputs.singular)}")
+        copied = private_copy(classifier.check_images(given))
+        yield _checked(copied, distinct_names(list(names)), rows, boxes, objects, classifier, rule, seed)
+        return
+    if boxes or objects:
+        raise InputError("boxes and objects are for images in memory; a dataset has its own")
+    data = as_dataset(images, inputs, names, truth, outputs=outputs)
+    rule.check_rows(len(data), inputs.singular)
+    for block in load_blocks(data, classifier, block_size=block_size):
+        if block.failures:
+            name, reason = next(iter(block.failures.items()))
+            raise InputError(reason if name in reason else f"{name}: {reason}")
+        truths = true_outputs(data, outputs, block.indices)
+        around = block.objects if any(block.objects) else ()
+        chosen, part = [data.names[i] for i in block.indices], rule.part(block.indices)
+        yield replace(_checked(block.images, chosen, truths, (), around, classifier, part, seed), source=data)
+
+
+def _checked(
+    images: Tensor,
+    names: Sequence[str],
+    truths: Sequence[Sequence[int]] | None,
+    boxes: Sequence[Sequence[Box]],
+    objects: Sequence[Mapping[Any, Sequence[Box]]],
+    classifier: Classifier,
+    rule: LabelRule,
+    seed: int,
+) -> Subjects:
+    """The images with their labels, and with boxes as plain numbers."""
+    inputs = classifier.inputs
+    truth = None if truths is None else Subjects.truth_of(truths)
+    for given, what in (
+        (boxes, f"{len(boxes)} lists of boxes"),
+        (objects, f"objects of {len(objects)} images"),
+    ):
+        if len(given) not in (0, len(names)):
+            raise InputError(f"{what} were given for {len(names)} images")
+    for name, own, several in zip(names, boxes, truths or (), strict=False):
+        if len(own) and len(several) > 1:
+            raise InputError(
+                f"boxes has boxes for {name!r}, which has several true labels; give the boxes of each label in objects"
+            )
+    f = classifier.frozen().probabilities(images)
+    labels = rule.choose(f, classifier.label_set, truth, names, images, seed, inputs.singular)
+    return Subjects(
+        images,
+        labels,
+        truth,
+        [inputs.checked_boxes(own, name) for own, name in zip(boxes, names, strict=False)],
+        [
+            {
+                label_index(a, classifier.names): inputs.checked_boxes(around, name)
+                for a, around in own.items()
+            }
+            for own, name in zip(objects, names, strict=False)
+        ],
+        rule,
+        names,
+        f.gather(1, labels.clamp_min(0)).masked_fill(labels == NO_LABEL, torch.nan),
+    )

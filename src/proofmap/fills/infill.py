@@ -19,7 +19,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures
 from proofmap.fills.fill import FILLS, Fill, rounded
 from proofmap.plugins.identity import identity
-from proofmap.plugins.python_file import from_python_file, is_python_file
+from proofmap.plugins.python_file import from_python_file
 from proofmap.plugins.settings import required, setting
 from proofmap.session import Session
 
@@ -75,7 +75,7 @@ class Infill(Fill):
 
         def build() -> tuple[Painter, Mapping[str, object]]:
             net = self.net
-            if isinstance(net, str) and is_python_file(net):
+            if isinstance(net, str) and ".py:" in net:
                 net = from_python_file(net, "net for infill")
             if not callable(net) or isinstance(net, type):
                 raise InputError(

@@ -32,15 +32,6 @@ _IMPORTED: set[str] = set()
 """The names of loaded modules that user files imported from their own folders."""
 
 
-def is_python_file(spec: str) -> bool:
-    """Whether a spec (the text that names a plug-in) refers to an object in a Python file.
-
-    >>> is_python_file("mine.py:brightness:power=2"), is_python_file("grad-cam:layer=a.py")
-    (True, False)
-    """
-    return ".py:" in spec and "=" not in spec.partition(".py:")[0]
-
-
 def from_python_file(spec: str, what: str) -> Any:
     """The object that ``FILE.py:NAME`` names; the file is run for it (:func:`module_of`)."""
     file, _, after = spec.partition(".py:")

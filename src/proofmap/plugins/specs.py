@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from proofmap.core.errors import InputError
 from proofmap.core.registry import Registry
-from proofmap.plugins.python_file import from_python_file, is_python_file, module_of
+from proofmap.plugins.python_file import from_python_file, module_of
 from proofmap.plugins.settings import (
     Plugin,
     check_names,
@@ -35,6 +35,15 @@ _depth: ContextVar[int] = ContextVar("depth", default=0)
 
 _FILE = re.compile(r"[^:=(,]+\.py(?=:)")
 """A Python file in a spec: from the start or a separator to the colon before a name."""
+
+
+def is_python_file(spec: str) -> bool:
+    """Whether a spec (the text that names a plug-in) refers to an object in a Python file.
+
+    >>> is_python_file("mine.py:brightness:power=2"), is_python_file("grad-cam:layer=a.py")
+    (True, False)
+    """
+    return ".py:" in spec and "=" not in spec.partition(".py:")[0]
 
 
 def make_plugin(

@@ -17,6 +17,7 @@ from typing import Any
 
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_ends, parse_json, suggest_path, write_text
+from proofmap.core.inputs import KINDS, Inputs, Pictures
 from proofmap.plugins.settings import check_settings, setting
 from proofmap.results.statistics import RunScore
 from proofmap.study.store import SCORES, ImageRow, StoreError, writing
@@ -127,6 +128,12 @@ class Manifest:
     sanity: Mapping[str, Any] | None = None
     run_scores: tuple[RunScore, ...] = ()
     schema: int = _SCHEMA
+
+    @property
+    def kind(self) -> type[Inputs]:
+        """The class of the inputs, whose nouns messages and tables use; :class:`Pictures` if the kind is not known here."""
+        kind = self.identity.get("inputs", Pictures.kind)
+        return next((KINDS[name] for name in KINDS if name == kind), Pictures)
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:

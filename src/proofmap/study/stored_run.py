@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from proofmap.core.deferred import Tensor, torch, type_in
 from proofmap.core.errors import InputError, ProofmapError
-from proofmap.core.inputs import kind_of
 from proofmap.core.labels import label_array
 from proofmap.core.text import counted
 from proofmap.results.evaluation import Evaluation, batch_record
@@ -132,7 +131,7 @@ class Run:
         self, methods: Collection[str] | None = None, metrics: Collection[str] | None = None
     ) -> list[str]:
         """Notes on how the numbers of these methods and metrics were made; by default of all."""
-        rows, kind = list(self.methods if methods is None else methods), kind_of(self.manifest.identity)
+        rows, kind = list(self.methods if methods is None else methods), self.manifest.kind
         images, failures = counted(len(self.images), kind.singular), self.failures()
         notes = _environment_notes(self.manifest.environments)
         notes += [] if self.manifest.sanity is None else sanity_notes(self.manifest.sanity)
@@ -187,7 +186,7 @@ class Run:
         places = list(range(min(wanted, len(self.images)))) if isinstance(wanted, int) else list(wanted)
         outside = [place for place in places if not 0 <= place < len(self.images)]
         if outside:
-            item = kind_of(self.manifest.identity).singular
+            item = self.manifest.kind.singular
             raise InputError(f"there is no {item} {outside[0]}: the run has 0 to {len(self.images) - 1}")
         return self._pictured(bare, places, dataset) if places else bare
 
@@ -265,7 +264,7 @@ class Run:
         """The stored maps ``(L, *positions)`` of an image, one for each of its L labels. L is 1 for a label-free method."""
         place = next((k for k, row in enumerate(self.images) if row.name == image), None)
         if place is None or method not in self.methods:
-            item = kind_of(self.manifest.identity).singular
+            item = self.manifest.kind.singular
             raise InputError(f"the run has no method {method!r} or no {item} {image!r}")
         found = self._maps(method, [place])
         if place not in found:

@@ -19,8 +19,8 @@ from torch import Tensor
 from proofmap.core.errors import ProofmapError
 from proofmap.core.labels import LabelRule, label_array
 from proofmap.core.version import environment
+from proofmap.data.given import Subjects
 from proofmap.data.loader import load_listed
-from proofmap.data.subjects import Subjects
 from proofmap.loop import Row, judge_blocks
 from proofmap.study.opened import OpenStudy, open_study
 from proofmap.study.planning import Unit

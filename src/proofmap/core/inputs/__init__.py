@@ -41,18 +41,6 @@ for _kind in (Pictures, Series, Rows, Text, Tokens):
     KINDS.register(_kind)
 
 
-def kind_of(record: Mapping[str, Any]) -> type[Inputs]:
-    """The class of inputs that a classifier's settings ``record`` name; :class:`Pictures` if the name is unknown.
-
-    Messages and tables take their nouns, such as "rows", from this class.
-
-    >>> kind_of({"inputs": "rows"}).noun, kind_of({"inputs": "smells"}).noun
-    ('rows', 'images')
-    """
-    kind = str(record.get("inputs", Pictures.kind))
-    return next((KINDS[name] for name in KINDS if name == kind), Pictures)
-
-
 def inputs_of(record: Mapping[str, Any]) -> Inputs:
     """The inputs that a classifier's settings ``record`` describe. The user's code is not run.
 
