@@ -260,7 +260,7 @@ def _curve_answer(curves: Curves, place: int, *, each: bool = False) -> dict[str
 
     With ``each``, f is interpolated at every number of positions.
     """
-    counts, f = curves.counts.to(torch.float64), curves.probabilities[0, place].double().cpu()
+    counts, f = curves.counts.to(torch.float64), curves.probabilities[0, place].cpu().double()
     if each:
         whole = np.arange(curves.positions + 1)
         counts, f = torch.tensor(whole), torch.from_numpy(np.interp(whole, counts.numpy(), f.numpy()))

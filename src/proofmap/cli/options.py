@@ -112,7 +112,7 @@ LABELS = typer.Option(
 LABEL_SET = typer.Option(
     help="Labels that count, separated by commas; all others are ignored.", show_default="all"
 )
-DEVICE = typer.Option(help="cpu, cuda, cuda:1, ...", show_default="a GPU if there is one")
+DEVICE = typer.Option(help="cpu, cuda, cuda:1, mps, xpu, ...", show_default="a GPU if there is one")
 BATCH_SIZE = typer.Option(
     min=1, help="Number of images in a batch.", show_default="chosen by the device's memory"
 )
@@ -157,7 +157,8 @@ def with_columns(places: list[str] | None, target: str | None, column: str | Non
 def check_device(name: str | None) -> str:
     """The name of the device, after a check that it works. If no name is given, a GPU if there is one."""
     if name is None:
-        return "cuda" if torch.cuda.is_available() else "cpu"
+        known = {"cuda": torch.cuda, "xpu": torch.xpu, "mps": torch.backends.mps}
+        return next((kind for kind, gpus in known.items() if gpus.is_available()), "cpu")
     from proofmap.classifier.view import usable_device
 
     return str(usable_device(name))

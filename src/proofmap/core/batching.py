@@ -77,8 +77,9 @@ class BatchSize:
             )
             self.warned = True
         gc.collect()
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        for gpus in (torch.cuda, torch.xpu):
+            if gpus.is_available():
+                gpus.empty_cache()
 
 
 _OUT_OF_MEMORY = (
@@ -200,8 +201,8 @@ def _saved_bytes(
 
 def device_memory(device: torch.device) -> int:
     """Total memory of a device in bytes."""
-    if device.type == "cuda":
-        return int(torch.cuda.get_device_properties(device).total_memory)
+    if device.type in ("cuda", "xpu"):  # others share the memory of the system
+        return int(getattr(torch, device.type).get_device_properties(device).total_memory)
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError, AttributeError):

@@ -192,10 +192,10 @@ class LabelRule:
         near, far = (n + 1) // 2, n // 2
         from proofmap.core import streams
 
-        drawn = streams.uniform(streams.image_keys(images, seed, "wrong labels"), WRONG).double().to(f.device)
+        drawn = streams.uniform(streams.image_keys(images, seed, "wrong labels"), WRONG).cpu().double()
         places = [
-            first + (drawn[:, 0] * near.clamp_max(_NEAREST)).long(),
-            first + near + (drawn[:, 1] * far).long(),
+            first + (drawn[:, 0] * near.cpu().clamp_max(_NEAREST)).long().to(f.device),
+            first + near + (drawn[:, 1] * far.cpu()).long().to(f.device),
         ]
         found = [
             labels.gather(1, place.clamp_max(labels.shape[1] - 1)[:, None]).masked_fill(

@@ -104,3 +104,9 @@ def drop_repeats(x: Tensor) -> Tensor:
     torch.Size([1, 3, 1, 1])
     """
     return x[tuple(slice(1 if stride == 0 else None) for stride in x.stride())]
+
+
+def exact(values: Tensor, device: torch.device | None = None) -> Tensor:
+    """The values in double precision, on ``device`` if one is given; in float32 where a device has no float64, as on Apple's GPUs and some of Intel's."""
+    device = values.device if device is None else device
+    return values.to(device, torch.float64 if device.type in ("cpu", "cuda") else torch.float32)

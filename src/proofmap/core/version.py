@@ -48,6 +48,6 @@ def environment(device: torch.device) -> dict[str, object]:
 
 
 def _device_name(device: torch.device) -> str:
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
+    if device.type in ("cuda", "xpu"):
+        return str(getattr(torch, device.type).get_device_name(device))
     return platform.processor() or platform.machine()

@@ -10,6 +10,7 @@ from torch import Tensor
 from proofmap.core import streams
 from proofmap.core.errors import require
 from proofmap.core.labels import NO_LABEL
+from proofmap.core.tensors import exact
 from proofmap.methods.method import Cost
 from proofmap.metrics.judged import Judged
 from proofmap.metrics.metric import METRICS, Metric
@@ -55,14 +56,14 @@ class CaptumInfidelity(_OfCaptum):
         return Cost(forward=self.samples + 1)
 
     def of_one(self, there: Any, judged: Judged, i: int, k: int, key: Tensor) -> Tensor:
-        image, map_, inputs = judged.images[i : i + 1], judged.maps[i, k][None].double(), judged.inputs
+        image, map_, inputs = judged.images[i : i + 1], exact(judged.maps[i, k][None]), judged.inputs
         blank = inputs.blank_like(image)
         chance = streams.uniform(key.expand(1), self.samples * inputs.count)
-        hidden = (chance < 0.5).double().view(self.samples, *inputs.positions)
+        hidden = (chance < 0.5).to(map_).view(self.samples, *inputs.positions)
 
         def logit(kept: Tensor) -> Tensor:
             shown = inputs.composite(kept > 0.5, image, blank)
-            return judged.classifier.logits(shown)[:, int(judged.labels[i, k])].double()
+            return judged.classifier.logits(shown)[:, int(judged.labels[i, k])].to(map_)
 
         found: Tensor = there.infidelity(
             logit,

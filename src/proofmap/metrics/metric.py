@@ -19,6 +19,7 @@ from torch import Tensor
 from proofmap.classifier.raw import as_classifier
 from proofmap.core.errors import InputError
 from proofmap.core.registry import Registry
+from proofmap.core.tensors import exact
 from proofmap.methods.method import Cost
 from proofmap.metrics.games import Game
 from proofmap.metrics.judged import Judged
@@ -147,7 +148,7 @@ class Metric(Plugin):
                 ". Values per label belong into pairs(judged)" if found.shape == judged.labels.shape else ""
             )
             raise InputError(f"{expected}, not of shape {tuple(found.shape)}{advice}")
-        values = (found if found.is_floating_point() else found.double()).detach()
+        values = (found if found.is_floating_point() else exact(found)).detach()
         if bool(values.isinf().any()):
             raise InputError(
                 f"{expected}: finite, or NaN if it does not count. It returned an infinite value"
@@ -205,7 +206,7 @@ class RunValues:
     def table(self, *columns: tuple[str, str]) -> Tensor:
         """One column for each (method, score), and one row for each image that has no NaN in any column. Signs are such that larger is better."""
         signed = [
-            self.values[method][score].double().cpu() * (1 if self.higher_is_better[score] else -1)
+            self.values[method][score].cpu().double() * (1 if self.higher_is_better[score] else -1)
             for method, score in columns
         ]
         table = torch.stack(signed, dim=1)

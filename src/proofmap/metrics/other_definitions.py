@@ -22,9 +22,9 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core.labels import NO_LABEL
+from proofmap.core.tensors import exact
 from proofmap.fills import Fill, Gray
 from proofmap.methods.method import Cost
-from proofmap.methods.perturbation.regions import exact
 from proofmap.metrics import scores
 from proofmap.metrics.areas import GameMetric
 from proofmap.metrics.games import GAMES, Game

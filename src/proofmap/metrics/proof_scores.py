@@ -31,6 +31,7 @@ import torch
 from torch import Tensor
 
 from proofmap.core.errors import InputError
+from proofmap.core.tensors import exact
 from proofmap.metrics import scores
 from proofmap.metrics.areas import Deletion, GameMetric, Insertion
 from proofmap.metrics.games import CURVES, Game, InsertionGame
@@ -235,13 +236,13 @@ class ShapeMetric(WorstOfLabels):
         share of the curve ``(S,)`` that each point stands for.
         """
         c = self.curves(judged)
-        some, values = c.counts > 0, c.probabilities.double()
+        some, values = c.counts > 0, exact(c.probabilities)
         weights = self.game.quadrature.nodes(c.positions).weights[some]
         shares = c.counts[some].double() / c.positions
         return (
             values[..., some.to(values.device)],
-            shares.to(values.device),
-            (weights / weights.sum()).to(values.device),
+            shares.to(values),
+            (weights / weights.sum()).to(values),
         )
 
 
@@ -334,7 +335,7 @@ class Steadiness(ShapeMetric):
         values, shares, weights = self._shown(judged)
         f = self.curves(judged).h
         share = steady_share(
-            values, shares, weights, f.double(), e1=self.e1, e2=self.e2, factor=self.factor, s0=self.s0
+            values, shares, weights, exact(f), e1=self.e1, e2=self.e2, factor=self.factor, s0=self.s0
         )
         return share.to(f).masked_fill(f.isnan(), torch.nan)
 

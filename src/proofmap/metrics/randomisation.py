@@ -17,6 +17,7 @@ from proofmap.classifier.randomised import layers_of, randomised
 from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL
+from proofmap.core.tensors import exact
 from proofmap.methods.method import Cost, Method
 from proofmap.metrics.boxes import unit_scale
 from proofmap.metrics.judged import Judged
@@ -39,13 +40,13 @@ def mean_ranks(values: Tensor) -> Tensor:
     first = torch.where(torch.cat([edge, changes], dim=1), place, 0).cummax(dim=1).values
     ends = torch.where(torch.cat([changes, edge], dim=1), place, n - 1)
     last = ends.flip(1).cummin(dim=1).values.flip(1)
-    shared = (first + last).double() / 2 + 1
+    shared = exact(first + last) / 2 + 1
     return torch.empty_like(shared).scatter_(1, order, shared)
 
 
 def pearson(a: Tensor, b: Tensor) -> Tensor:
     """Pearson's correlation ``(P,)`` between the corresponding rows of a and b ``(P, n)``; NaN if a row is constant."""
-    a, b = a.double(), b.double()
+    a, b = exact(a), exact(b)
     a, b = a - a.mean(dim=1, keepdim=True), b - b.mean(dim=1, keepdim=True)
     product = (a * b).sum(dim=1)
     size = (a.square().sum(dim=1) * b.square().sum(dim=1)).sqrt()
@@ -77,7 +78,7 @@ def ssim(a: Tensor, b: Tensor) -> Tensor:
     axes = range(1, a.ndim)
     if math.prod(a.shape[1:]) < 2:
         raise InputError("structural similarity needs maps of two positions or more")
-    a, b = a.double(), b.double()
+    a, b = exact(a), exact(b)
     moments = torch.stack([a, b, a * a, b * b, a * b])
     for axis in axes:
         moments = _window(moments, axis + 1)
@@ -171,7 +172,7 @@ class Randomisation(Metric):
         """
         flat, other = a.flatten(1), b.flatten(1)
         if how == "ssim":
-            found = ssim(unit_scale(a.double()), unit_scale(b.double()))
+            found = ssim(unit_scale(exact(a)), unit_scale(exact(b)))
         else:
             found = spearman(flat.abs(), other.abs()) if how == "abs-rank" else spearman(flat, other)
         still = [(row == row[:, :1]).all(dim=1) for row in (flat, other)]

@@ -40,7 +40,7 @@ def f_of_fill(curves: Curves) -> Tensor:
     """f(fill, a) of every pair ``(N, L)``. All NaN if the curves do not start with nothing shown, or do not contain probabilities."""
     begins = curves.game == "insertion" and "target" not in curves.settings and int(curves.counts[0]) == 0
     found = curves.probabilities[:, :, 0] if begins else torch.full_like(curves.f, torch.nan)
-    return found.double().cpu()
+    return found.cpu().double()
 
 
 def given_by_fill(result: MethodResult) -> Tensor:
@@ -48,7 +48,7 @@ def given_by_fill(result: MethodResult) -> Tensor:
     from proofmap.metrics import scores
 
     curves = result.insertion
-    alone, auc, f = f_of_fill(curves), curves.auc.double().cpu(), curves.f.double().cpu()
+    alone, auc, f = f_of_fill(curves), curves.auc.cpu().double(), curves.f.cpu().double()
     too_strong = scores.soundness(auc, f, result.threshold("e2")) < BAR
     found: Tensor = (alone >= GIVEN) | (too_strong & (alone >= WORTH_NAMING) & (alone >= auc / 2))
     return found & (curves.labels.cpu() != NO_LABEL)

@@ -149,9 +149,9 @@ def shape_of(evaluation: Evaluation, result: MethodResult, index: int, place: in
     counts = curves.counts_of(own)
     some = counts > 0
     values = (
-        curves.probabilities[index, place, some.to(curves.probabilities.device)].double().cpu()[None, None]
+        curves.probabilities[index, place, some.to(curves.probabilities.device)].cpu().double()[None, None]
     )
-    f = evaluation.f[index, place].double().cpu()
+    f = evaluation.f[index, place].cpu().double()
     shares = counts[some].double() / own
     highest = float(peak_of(values, torch.full_like(shares, 1 / len(shares))))
     alpha, beta = proof_values(evaluation, result, index, place)
@@ -224,7 +224,7 @@ def positions_in_order(evaluation: Evaluation, result: MethodResult, index: int,
 def curve_of(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> np.ndarray:
     """The probability of the label while 0, 1, ..., n positions are shown, as an array ``(n + 1,)``. Values between the points of the
     insertion curve are interpolated."""
-    points = result.insertion.probabilities[index, place].double().cpu().numpy()
+    points = result.insertion.probabilities[index, place].cpu().double().numpy()
     count = evaluation.count_of(index)
     own, first = np.unique(result.insertion.counts_of(count).numpy(), return_index=True)
     found: np.ndarray = np.interp(np.arange(count + 1), own, points[first])

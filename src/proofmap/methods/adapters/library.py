@@ -311,19 +311,25 @@ def in_library(title: str, key: int, device: torch.device) -> Iterator[None]:
     global random generators of torch, NumPy and Python, which libraries use, are seeded from a key and restored at the end.
     """
     python, legacy = random.getstate(), np.random.get_state()  # noqa: NPY002 - libraries draw from it
-    gpus = [device] if device.type == "cuda" else []
+    gpus = [device] if device.type in ("cuda", "xpu") else []
+    apple = torch.mps.get_rng_state() if device.type == "mps" else None  # which has one GPU
     bars = getattr(sys.modules.get("tqdm"), "tqdm", None)
     usual = None if bars is None else bars.__init__
     if bars is not None:
         bars.__init__ = partialmethod(usual, disable=True)
     try:
-        with torch.random.fork_rng(devices=gpus), warnings.catch_warnings():
+        with (
+            torch.random.fork_rng(gpus, device_type=device.type if gpus else "cuda"),
+            warnings.catch_warnings(),
+        ):
             warnings.simplefilter("ignore", UserWarning)
             # torch.manual_seed would seed other devices too
             torch.default_generator.manual_seed(key & (2**63 - 1))
             for gpu in gpus:
-                with torch.cuda.device(gpu):
-                    torch.cuda.manual_seed(key & (2**63 - 1))
+                with getattr(torch, gpu.type).device(gpu):
+                    getattr(torch, gpu.type).manual_seed(key & (2**63 - 1))
+            if apple is not None:
+                torch.mps.manual_seed(key & (2**63 - 1))
             np.random.seed(key % 2**32)  # noqa: NPY002
             random.seed(key)
             yield
@@ -334,6 +340,8 @@ def in_library(title: str, key: int, device: torch.device) -> Iterator[None]:
             raise
         raise InputError(f"{title} fails on this net: {type(error).__name__}: {error}") from error
     finally:
+        if apple is not None:
+            torch.mps.set_rng_state(apple)
         random.setstate(python)
         np.random.set_state(legacy)  # noqa: NPY002
         if bars is not None:

@@ -13,6 +13,7 @@ from torch import Tensor
 from proofmap.core import streams
 from proofmap.core.errors import InputError, require
 from proofmap.core.inputs import Rows
+from proofmap.core.tensors import exact
 from proofmap.fills import Fill, Images
 from proofmap.methods.adapters.library import in_library
 from proofmap.methods.method import METHODS, Cost, Method
@@ -70,7 +71,7 @@ class LimeTabular(Method):
         """The rows ``(M, *shape)`` from which LIME computes ranges and frequencies."""
         assert isinstance(self.rows, Images)
         values = self.rows.drawn_from(session).values
-        return values.double() / 255 if values.dtype == torch.uint8 else values.double()
+        return values.cpu().double() / (255 if values.dtype == torch.uint8 else 1)
 
     def record(self, session: Session) -> dict[str, object]:
         require("lime", extra="lime", purpose=f"the method {self.title()}")
@@ -84,7 +85,7 @@ class LimeTabular(Method):
         if bool(images.isnan().any()):
             raise InputError(f"{self.name} takes no missing values, and the rows have some; use kernel-shap")
         rows = images.flatten(1).cpu().double().numpy()
-        pool = self._pool(session).flatten(1).cpu().numpy()
+        pool = self._pool(session).flatten(1).numpy()
         maps = torch.zeros(*labels.shape, rows.shape[1], dtype=torch.float64)
         table = inputs.table if isinstance(inputs, Rows) else None
         named = [k for k, c in enumerate(table.columns) if c.kind != "number"] if table is not None else []
@@ -118,4 +119,4 @@ class LimeTabular(Method):
                     for column, weight in found.local_exp[label]:
                         maps[k, j, column] = float(weight)
                 task.advance(1)
-        return inputs.merged_channels(maps.view(*labels.shape, *inputs.shape).to(images.device))
+        return inputs.merged_channels(exact(maps.view(*labels.shape, *inputs.shape), images.device))

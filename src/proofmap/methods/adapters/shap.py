@@ -18,6 +18,7 @@ from proofmap.core.errors import InputError, require
 from proofmap.core.inputs import Inputs
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress
+from proofmap.core.tensors import exact
 from proofmap.core.text import did_you_mean
 from proofmap.methods.adapters.library import NamedClass, in_library
 from proofmap.methods.method import ADOPTED, METHODS, Cost, Method
@@ -102,7 +103,7 @@ class Shap(NamedClass, RegionMethod):
             raise InputError(
                 f"{self.title()} returned values of {found.shape[2]} outputs for {len(classifier.names)} labels"
             )
-        return torch.from_numpy(found.astype(np.float64)).transpose(1, 2).to(images.device)
+        return exact(torch.from_numpy(found.astype(np.float64)).transpose(1, 2), images.device)
 
     def values(self, net: MaskedNet, regions: Regions, progress: Progress) -> Tensor:
         shap = require("shap", extra="shap", purpose=f"the method {self.title()}")
@@ -132,7 +133,7 @@ class Shap(NamedClass, RegionMethod):
                     found.append(explain(shap, read, count, options))
                 task.advance(1)
         stacked = np.stack(found) if found else np.zeros((0, count, net.labels.shape[1]))
-        return torch.from_numpy(stacked).transpose(1, 2).to(device)
+        return exact(torch.from_numpy(stacked).transpose(1, 2), device)
 
 
 def _kernel(shap: Any, values: Values, count: int, options: Mapping[str, Any]) -> Array:

@@ -23,6 +23,7 @@ from proofmap.core import streams
 from proofmap.core.batching import in_batches
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import ProgressTask
+from proofmap.core.tensors import exact
 from proofmap.fills import Fill, Gray
 from proofmap.fills.text import TextFill
 from proofmap.methods.gradients.plain import CHANNELS_HELP, Channels, input_gradients
@@ -82,8 +83,8 @@ def gap(found: Tensor, expected: Tensor, labels: Tensor) -> float:
     0.2
     """
     here = labels != NO_LABEL
-    off = (found.double() - expected.double())[here].abs().sum()
-    whole = expected.double()[here].abs().sum()
+    off = (exact(found) - exact(expected))[here].abs().sum()
+    whole = exact(expected)[here].abs().sum()
     return 0.0 if float(off) == 0 else round(float(off / whole.clamp_min(1e-12)), 6)
 
 

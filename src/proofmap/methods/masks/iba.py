@@ -34,6 +34,7 @@ from proofmap.core import streams
 from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures
+from proofmap.core.tensors import exact
 from proofmap.fills import Fill, Images
 from proofmap.methods.gradients.plain import check_differentiable
 from proofmap.methods.grids import enlarged, smoothing, upsamplings
@@ -105,9 +106,7 @@ class Tail:
         keyed = torch.tensor(keys, dtype=torch.int64, device=classifier.device)
 
         def sums(start: int, stop: int) -> Tensor:
-            features = self.features(
-                fill(session, classifier.blank(stop - start), keyed[start:stop])
-            ).double()
+            features = exact(self.features(fill(session, classifier.blank(stop - start), keyed[start:stop])))
             return torch.stack([features.sum(dim=0), features.square().sum(dim=0)])
 
         with steady_kernels(tf32=False):

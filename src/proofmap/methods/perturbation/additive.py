@@ -21,8 +21,9 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress, ProgressTask
+from proofmap.core.tensors import exact
 from proofmap.methods.method import METHODS
-from proofmap.methods.perturbation.regions import MaskedNet, RegionMethod, Regions, exact
+from proofmap.methods.perturbation.regions import MaskedNet, RegionMethod, Regions
 from proofmap.plugins.settings import setting
 
 

@@ -304,7 +304,7 @@ class OrderSearch:
                 found.append((now[p, None] - predicted) / (self.cost + 1))
             gains = torch.cat(found, dim=1).masked_fill(self.tried[p], -torch.inf)
             change[p] = _first_least(-gains)
-            gain[p] = gains.gather(1, change[p, None])[:, 0].double()
+            gain[p] = gains.gather(1, change[p, None])[:, 0].to(gain)
         return change, gain
 
     def _learn(self, move: Tensor, place: Tensor, values: Tensor, where: Tensor) -> None:

@@ -362,8 +362,3 @@ class RegionMethod(PerturbationMethod):
     def values(self, net: MaskedNet, regions: Regions, progress: Progress) -> Tensor:
         """The values ``(N, L, count)`` of all regions for each image and label."""
         raise NotImplementedError
-
-
-def exact(values: Tensor) -> Tensor:
-    """The values in double precision, if the device has it."""
-    return values if values.device.type == "mps" else values.to(torch.float64)
