@@ -78,7 +78,7 @@ def test_equal_values_pass_by_their_interval_from_twenty_images_on(n: int, passe
         ({"bars": {"speed": 1.0}}, "no score is named 'speed'"),
         ({"min_soundness": 0.5, "use": "low"}, "use must be one of mean, interval"),
         ({"min_soundness": math.nan}, "must be a number"),
-        ({"min_soundness": 0.5, "method": "lime"}, "no method 'lime'"),
+        ({"min_soundness": 0.5, "methods": "lime"}, "no method 'lime'"),
     ],
 )
 def test_nonsense_is_refused(asked: dict[str, Any], told: str) -> None:
