@@ -29,8 +29,7 @@ class Bound:
         self._set(**how)
         if isinstance(self.thing, Method):
             return self.session.maps(self.thing, images, second)
-        found: Tensor = self.thing(self.session, images, second)
-        return found
+        return self.thing(self.session, images, second)
 
     @property
     def classifier(self) -> Classifier:
@@ -43,8 +42,7 @@ class Bound:
 
     def record(self) -> dict[str, Any]:
         whole = isinstance(self.thing, Metric)
-        found: dict[str, Any] = (self.thing.full_record if whole else self.thing.record)(self.session)
-        return found
+        return (self.thing.full_record if whole else self.thing.record)(self.session)
 
     def cost(self, labels: int) -> Any:
         return self.thing.cost(labels, self.session)

@@ -1,4 +1,4 @@
-"""Fills: what hidden pixels show, the same for the same key, whatever the batch."""
+"""Fills: what hidden pixels show, the same for the same key, whatever the batch; also painted by a net."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ import scipy
 import torch
 import torch.nn.functional as F
 from PIL import Image
-from torch import Tensor
+from torch import Tensor, nn
 
+import proofmap as pm
 from proofmap.classifier import Classifier
+from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.core.streams import image_keys
@@ -23,8 +25,9 @@ from proofmap.fills.images import ImagePool
 from proofmap.fills.infill import Infill
 from proofmap.fills.simple import Median
 from proofmap.session import Session
+from tests.lazily import Lazily
 from tests.sessions import bound
-from tests.toys import PICTURES, ROWS, SERIES, TEXT, classifier_of, pixels
+from tests.toys import PICTURES, ROWS, SERIES, TEXT, classifier_of, conv_classifier, pixels, values
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)
 
@@ -234,20 +237,6 @@ def test_a_pool_is_the_same_for_the_same_seed_and_another_for_another() -> None:
     assert other.values.shape == (9, 3, 9, 6) and other.digest != pool(0).digest
 
 
-def test_the_photographs_of_scikit_image_are_there_without_a_download() -> None:
-    pytest.importorskip("skimage")
-    pool = pool_of(Images(size=6)).values
-    assert pool.shape == (6, 3, 12, 12)
-    assert len(pool.flatten(1).unique(dim=0)) == 6
-
-
-def test_an_empty_or_missing_folder_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="holds no images"):
-        bound(Images(source=tmp_path), classifier())
-    with pytest.raises(InputError, match="there is no file or folder"):
-        bound(Images(source=tmp_path / "nowhere"), classifier())
-
-
 # ---- records and names ----------------------------------------------------------------------------------------
 
 
@@ -315,3 +304,107 @@ def test_a_blur_that_repeats_the_edge_is_that_of_opencv(keys: Tensor) -> None:
     picture = x[0].permute(1, 2, 0).contiguous().numpy()
     expected = cv2.GaussianBlur(picture, (15, 15), 1.5, borderType=cv2.BORDER_REPLICATE)
     torch.testing.assert_close(found, torch.from_numpy(expected).permute(2, 0, 1), rtol=0, atol=2e-5)
+
+
+# ---- nets that paint -----------------------------------------------------------------------------------------
+
+
+cv2 = Lazily("cv2")
+
+
+class Diffusion(nn.Module):
+    """A net that paints holes with weighted means of what is shown, ever further away; it has weights and a mode."""
+
+    def __init__(self, channels: int = 3) -> None:
+        super().__init__()
+        self.mix = nn.Conv2d(channels, channels, 3, padding=1, groups=channels, bias=False)
+        self.drop = nn.Dropout(0.9)
+        nn.init.constant_(self.mix.weight, 1 / 9)
+
+    def forward(self, images: Tensor, holes: Tensor) -> Tensor:
+        x = images
+        for _ in range(8):
+            x = torch.where(holes > 0, self.drop(self.mix(x)), images)
+        return x
+
+
+def half_shown(x: Tensor) -> Tensor:
+    keep = torch.zeros(len(x), *x.shape[2:], dtype=torch.bool)
+    keep[:, :, : x.shape[3] // 2] = True
+    return keep
+
+
+def test_the_net_sees_gray_in_the_holes_and_paints_them() -> None:
+    f, x = conv_classifier(), pixels(3, 8)
+    seen: list[tuple[Tensor, Tensor]] = []
+
+    def paint(images: Tensor, holes: Tensor) -> Tensor:
+        seen.append((images.clone(), holes.clone()))
+        images.zero_()  # its own copy
+        return 1.5 * images + 2 * holes  # beyond the limits
+
+    keep = half_shown(x)
+    ready = bound(Infill(net=paint, batch=2), f)
+    found = ready.behind(x, streams.image_keys(x, 0, "fill"), keep)
+    assert [len(images) for images, _ in seen] == [2, 1]
+    images, holes = (torch.cat(parts) for parts in zip(*seen, strict=True))
+    gray = f.inputs.per_channel(f.gray)
+    torch.testing.assert_close(images, torch.where(keep[:, None], x, gray))
+    assert torch.equal(holes[:, 0], (~keep).float())
+    assert found.max() == 1 and torch.equal(found, holes.expand_as(found))
+    assert torch.equal(ready(x, streams.image_keys(x, 0, "fill")), torch.ones_like(x))  # nothing is shown
+
+
+def test_the_users_net_stays_as_it_is_and_is_used_in_evaluation_mode() -> None:
+    f, x, net = conv_classifier(), pixels(2, 8), Diffusion().train()
+    keys = streams.image_keys(x, 0, "fill")
+    ready = bound(Infill(net=net), f)
+    assert torch.equal(
+        ready.behind(x, keys, half_shown(x)), ready.behind(x, keys, half_shown(x))
+    )  # no dropout
+    assert net.training and net.mix.weight.requires_grad
+    before = ready.record()
+    with torch.no_grad():
+        net.mix.weight.mul_(0.5)
+    assert ready.record() == before != bound(Infill(net=net), f).record()  # the weights are in the record
+
+
+def test_a_file_names_the_net_and_its_code_is_recorded(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("import torch\ndef dark(images, holes):\n    return torch.zeros_like(images)\n")
+    fill = make_fill(f"infill:{file}:dark")
+    f, x = conv_classifier(), pixels(1, 8)
+    assert fill.title() == f"infill:net={file}:dark"
+    first = bound(fill, f)
+    assert float(first(x, streams.image_keys(x, 0, "fill")).max()) == 0
+    file.write_text("import torch\ndef dark(images, holes):\n    return torch.zeros_like(images) + .25\n")
+    again = bound(make_fill(f"infill:{file}:dark"), f)
+    assert first.record() != again.record()
+    found = pm.evaluate(
+        f, x, methods=["gradient"], metrics=[f"insertion:fill=infill({file}:dark)"], labels="top1"
+    )
+    assert "infill" in found.table()
+
+
+@pytest.mark.parametrize(
+    "net, message",
+    [
+        (3, "net = a function or a torch module .* not int"),
+        (Diffusion, "not Diffusion"),
+        ("painter", "or FILE.py:NAME of one, not painter"),
+        (lambda images, holes: holes, "must return finite images"),
+        (lambda images, holes: None, "must return finite images .* not None"),
+        (lambda images, holes: images / 0 - images / 0, "must return finite images"),
+    ],
+)
+def test_what_paints_nothing_is_refused(net: Any, message: str) -> None:
+    f, x = conv_classifier(), pixels(1, 8)
+    with pytest.raises(InputError, match=message):
+        bound(Infill(net=net), f)(x, streams.image_keys(x, 0, "fill"))
+
+
+def test_it_is_for_judging() -> None:
+    with pytest.raises(InputError, match="infill"):
+        pm.LearnedMask(fill=Infill(net=Diffusion()))(
+            classifier_of(PICTURES), values(PICTURES, 1), torch.tensor([[0]])
+        )

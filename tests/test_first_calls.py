@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
 
 import proofmap as pm
-from proofmap.core.errors import InputError, ModelError
+from proofmap.core.errors import ModelError
 from proofmap.models import registry
 from tests.command import run
 from tests.docs.pages import tiny_model
@@ -147,17 +144,3 @@ def test_a_bar_in_per_cent_is_refused(
 ) -> None:
     assert run(monkeypatch, "audit", "evaluation", "--min-soundness", "80") == 2
     assert "80.0 is not in the range 0<=x<=1" in capsys.readouterr().err
-
-
-def test_the_name_of_a_model_is_answered_with_what_to_write() -> None:
-    given: Any = "resnet18"
-    x = torch.zeros(2, 3, 4, 4)
-    calls: list[Callable[[], object]] = [
-        lambda: pm.explain(given, x),
-        lambda: pm.evaluate(given, x, methods=["random"]),
-        lambda: pm.sanity_checks(given, x, methods=["random"]),
-        lambda: pm.insertion(given, x, torch.zeros(2, 1, 4, 4), torch.zeros(2, 1, dtype=torch.long)),
-    ]
-    for call in calls:
-        with pytest.raises(InputError, match=r"not a name; write pm\.load_classifier\('resnet18'\)"):
-            call()

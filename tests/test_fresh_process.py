@@ -50,8 +50,7 @@ def told(seed: str, program: str = PROGRAM) -> Any:
 
 @pytest.fixture(scope="module")
 def fresh() -> dict[str, Any]:
-    found: dict[str, Any] = told("1")
-    return found
+    return told("1")
 
 
 def test_importing_the_models_imports_no_hub(fresh: dict[str, Any]) -> None:

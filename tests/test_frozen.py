@@ -1,10 +1,13 @@
-"""Frozen nets: the same outputs, the same input gradients, whatever the net does."""
+"""Frozen nets: the same outputs, the same input gradients, also in phases, whatever the net does."""
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
+import pickle
 from collections.abc import Callable
+from itertools import product
 
 import pytest
 import torch
@@ -16,12 +19,10 @@ from torch import Tensor, fx, nn
 
 from proofmap.classifier import Classifier, frozen
 from proofmap.classifier.frozen import Affine, Frozen, PointwiseConv2d, _optimised
-from proofmap.classifier.frozen_conv import FrozenConv2d
+from proofmap.classifier.frozen_conv import FrozenConv2d, Phases
 from proofmap.classifier.kernels import steady_kernels
 from proofmap.classifier.view import copy_net
-from proofmap.core.errors import MissingExtra
 from proofmap.models import load_classifier
-from proofmap.models.efficientnet_lite import VARIANTS, packaged_file
 from tests.forked import Child
 
 
@@ -89,29 +90,6 @@ def pads(net: nn.Module) -> int:
 # ---- every net we ship ----------------------------------------------------------------------------------------
 
 
-def shipped(name: str) -> Classifier:
-    """One of our nets, with its published weights where they are installed and random ones elsewhere."""
-    if name.startswith("efficientnet"):
-        try:
-            packaged_file(VARIANTS[int(name[-1])])
-            return load_classifier(name, batch_size=2)
-        except MissingExtra:
-            pass
-    f = load_classifier(f"{name}?pretrained=false", batch_size=2)
-    return Classifier(calm(f.net), size=f.size, mean=f.mean, std=f.std, batch_size=2)
-
-
-# the others have more of the same blocks
-@pytest.mark.parametrize("name", ["efficientnet-lite0", "cifar10-resnet20", "cifar100-resnet164"])
-def test_every_net_we_ship_is_the_same_function_frozen(name: str) -> None:
-    f = shipped(name)
-    fast = f.frozen()
-    assert_same_function(fast, f, torch.rand(1, 3, *f.size))
-    found = kinds(fast.net)
-    assert not {nn.BatchNorm2d, Affine, nn.Conv2d, nn.ReLU6} & set(found)  # all of them folded or taken in
-    assert found.count(FrozenConv2d) == kinds(f.net).count(nn.Conv2d)
-
-
 # the others have more of the same blocks; EfficientNet pads even and odd sizes differently
 @pytest.mark.parametrize(
     "name, size",
@@ -128,7 +106,9 @@ def test_freezing_a_net_we_ship_is_exact_but_for_rounding(name: str, size: int) 
     x = torch.randn(1, 3, size, size, dtype=torch.float64)
     net = lively(f.net.double(), like=x)
     fast = _optimised(copy_net(net), x, torch.float32, torch.channels_last)
-    assert FrozenConv2d in kinds(fast)
+    found = kinds(fast)
+    assert not {nn.BatchNorm2d, Affine, nn.Conv2d, nn.ReLU6} & set(found)  # all of them folded or taken in
+    assert found.count(FrozenConv2d) == kinds(net).count(nn.Conv2d)
     (out, gradient), (expected, exact) = outputs_and_gradient(fast, x), outputs_and_gradient(net, x)
     assert (out - expected).abs().max() <= 1e-10 * expected.abs().max()
     assert (gradient - exact).norm() <= 1e-10 * exact.norm()
@@ -144,7 +124,8 @@ def test_the_uneven_padding_of_efficientnet_is_taken_in(frozen_efficientnet: nn.
 
 
 def test_bfloat16_is_roughly_the_same_function() -> None:
-    f = shipped("cifar10-resnet20")
+    f = load_classifier("cifar10-resnet20?pretrained=false", batch_size=2)
+    f = Classifier(calm(f.net), size=f.size, mean=f.mean, std=f.std, batch_size=2)
     fast = f.frozen(dtype=torch.bfloat16)
     assert {weight.dtype for weight in fast.net.parameters()} == {torch.bfloat16}
     x = torch.rand(1, 3, 32, 32)
@@ -617,24 +598,13 @@ class Tutorial(nn.Module):
         self.conv, self.fc = nn.Conv2d(3, 4, 3), nn.Linear(4 * 36, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.fc(torch.relu(self.conv(x)).view(-1, 4 * 36))
-        return out
+        return self.fc(torch.relu(self.conv(x)).view(-1, 4 * 36))
 
 
 def test_a_net_that_refuses_channels_last_is_frozen_in_its_own_layout() -> None:
     f = Classifier(Tutorial(), size=8)
     x = torch.rand(3, 3, 8, 8, generator=torch.Generator().manual_seed(0))
     torch.testing.assert_close(f.frozen().logits(x), f.logits(x), atol=1e-5, rtol=1e-4)
-
-
-def test_every_kernel_has_the_strides_of_its_layout(frozen_efficientnet: nn.Module) -> None:
-    """Also those with one channel or one place, whose layout is ambiguous and decides the speed of what follows."""
-    convolutions = [m for m in frozen_efficientnet.modules() if isinstance(m, FrozenConv2d)]
-    assert len(convolutions) == 49
-    for conv in convolutions:
-        for kernel in (conv.get_buffer("weight"), conv.get_buffer("flipped")):
-            _, channels, height, width = kernel.shape
-            assert kernel.stride() == (channels * height * width, 1, channels * width, channels)
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -712,3 +682,107 @@ def test_scores_are_made_in_full_float32_however_speed_was_asked_for(asked: str)
     child = Child(run)
     told = child.stderr.read()
     assert child.code() == 0, told
+
+
+# ---- gradients in phases -------------------------------------------------------------------------------------
+
+
+def capability(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: name)
+
+
+def autograds(conv: nn.Conv2d, x: Tensor, towards: Tensor, pad: tuple[int, int, int, int]) -> Tensor:
+    x = x.detach().requires_grad_()
+    return torch.autograd.grad(conv(F.pad(x, pad)), x, towards)[0]
+
+
+# ---- the same gradient ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4], ids=lambda g: f"groups={g}")
+@pytest.mark.parametrize("stride", [(2, 2), (3, 3), (4, 2), (1, 2)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_phases_are_the_gradient_for_every_kernel_padding_and_size(
+    dtype: torch.dtype, stride: tuple[int, int], groups: int
+) -> None:
+    bound = 1e-5 if dtype == torch.float32 else 1e-13
+    kernels, sizes = (1, 2, 3, 4, 7), (1, 7, 8)
+    paddings = [(0, 0), (0, 1), (1, 1), (1, 2), (3, 0)]  # before and after x
+    if dtype == torch.float32:  # where only the rounding is new
+        kernels, paddings, sizes = (3, 4), [(0, 1), (3, 0)], (7, 8)
+    for kernel, (before, after), size in product(kernels, paddings, sizes):
+        if size + before + after < kernel:
+            continue
+        conv = nn.Conv2d(4, 8, (kernel, 3), stride, groups=groups).to(dtype)
+        x = torch.randn(2, 4, size, 7, dtype=dtype)
+        pad = (1, 0, before, after)
+        towards = torch.randn_like(conv(F.pad(x, pad)))
+        expected = autograds(conv, x, towards, pad)
+        phases = Phases(conv.weight.detach(), stride=stride, before=(before, 1), groups=groups)
+        found = phases(towards, (size, 7))
+        assert found.shape == x.shape
+        assert (found - expected).abs().max() <= bound * expected.abs().max(), (kernel, before, after, size)
+
+
+# ---- where it is used -----------------------------------------------------------------------------------------
+
+STEM = nn.Conv2d(3, 32, 3, 2)
+DEPTHWISE = nn.Conv2d(32, 32, 3, 2, groups=32)
+
+
+@pytest.mark.parametrize(
+    "conv, with_avx, without",
+    [
+        (STEM, True, True),
+        (DEPTHWISE, False, True),
+        (nn.Conv2d(64, 64, 3, 2), False, False),
+        (nn.Conv2d(3, 32, 3), False, False),
+        (nn.Conv2d(3, 32, 1, 2), False, False),
+    ],
+    ids=["stem", "depthwise", "many channels", "stride 1", "kernel smaller than the stride"],
+)
+def test_phases_are_used_where_they_pay(
+    monkeypatch: pytest.MonkeyPatch, conv: nn.Conv2d, with_avx: bool, without: bool
+) -> None:
+    capability(monkeypatch, "AVX2")
+    assert Phases.is_faster(conv) == (FrozenConv2d(conv).phases is not None) == with_avx
+    capability(monkeypatch, "DEFAULT")
+    assert Phases.is_faster(conv) == (FrozenConv2d(conv).phases is not None) == without
+
+
+def test_the_stem_of_a_net_we_ship_goes_by_phases() -> None:
+    net = load_classifier("efficientnet-lite0", pretrained=False).frozen().net
+    stem = next(module for module in net.modules() if isinstance(module, FrozenConv2d))
+    kernel = stem.phases.get_buffer("kernel")
+    assert kernel.shape == (12, 32, 2, 2)  # of the true 3 x 3, not of the one that zeros make even
+    assert kernel.is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.filterwarnings(
+    "ignore:.*should not be instantiated:DeprecationWarning"
+)  # torch's own, compiling
+def frozen_phases() -> tuple[nn.Module, Tensor, Tensor]:
+    """A frozen net with phases, images, and the gradient of an output."""
+    net = nn.Sequential(copy.deepcopy(STEM), nn.ReLU(), nn.Flatten(), nn.Linear(32 * 16, 3)).eval()
+    fast = Frozen.of(net, torch.zeros(1, 3, 9, 9), dtype=torch.float32)
+    assert any(isinstance(module, Phases) for module in fast.modules())
+    x = torch.randn(2, 3, 9, 9).requires_grad_()
+    (expected,) = torch.autograd.grad(fast(x)[:, 0].sum(), x)
+    return fast, x, expected
+
+
+def test_a_frozen_net_with_phases_can_be_copied_and_pickled() -> None:
+    fast, x, expected = frozen_phases()
+    for other in (copy.deepcopy(fast), pickle.loads(pickle.dumps(fast))):
+        assert torch.equal(torch.autograd.grad(other(x)[:, 0].sum(), x)[0], expected)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings(
+    "ignore:.*should not be instantiated:DeprecationWarning"
+)  # torch.compile does it itself
+def test_a_frozen_net_with_phases_can_be_compiled() -> None:
+    fast, x, expected = frozen_phases()
+    compiled = torch.compile(fast, backend="aot_eager")
+    (found,) = torch.autograd.grad(compiled(x)[:, 0].sum(), x)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)

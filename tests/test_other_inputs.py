@@ -1,21 +1,39 @@
-"""A series and a row of a table go the whole way: explain, evaluate, a study that resumes, the report."""
+"""Series, with or without segments, rows and volumes go the whole way: explain, evaluate, a study that resumes, the report."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 import proofmap as pm
+from proofmap.core import streams
+from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Rows, Series
 from proofmap.data import TensorData
+from proofmap.fills import Blur, make_fill
+from proofmap.fills.simple import Median
+from proofmap.methods import METHODS as REGISTERED
+from proofmap.methods import make_method
+from proofmap.methods.masks.extremal import MaxConvolution
+from proofmap.methods.masks.fong_vedaldi import enlarged_each
+from proofmap.methods.masks.method import MaskMethod
 from proofmap.methods.method import default_method
+from proofmap.metrics import Judged, make_metric
 from proofmap.report.runs import write_run_report
+from proofmap.report.sheets import explained_sheet, marked_line
+from proofmap.results.proof_shape import shape_of
+from proofmap.session import Session
 from proofmap.study import verify_run
+from tests.docs.pages import DOCS, blocks
+from tests.sessions import bound
 from tests.toys import drawn, normal
 
 METHODS = ["learned-mask:steps=4,scale=3,fill=noise", "gradient", "top-label:gradient-x-input", "random"]
@@ -172,3 +190,204 @@ def test_the_default_method_follows_the_positions(inputs: Inputs, expected: str)
             return torch.stack([mean, -mean], dim=1)
 
     assert default_method(pm.Classifier(Mean(), inputs=inputs)) == expected
+
+
+# ---- segments of series --------------------------------------------------------------------------------------
+
+
+BEATS = Series(length=12, mean=(0.0, 0.0), std=(1.0, 1.0), names=("left", "right"), rate=4.0, segments=3)
+
+
+def net(inputs: Series = BEATS) -> pm.Classifier:
+    layers = nn.Sequential(nn.Flatten(), nn.Linear(24, 2))
+    return pm.Classifier(drawn(layers), inputs=inputs, names=["rest", "walk"], batch_size=16)
+
+
+def test_the_insertion_game_shows_whole_segments() -> None:
+    f, x = net(), normal(3, 2, 12, seed=1)
+    maps = normal(3, 1, 3, seed=2)
+    labels = f.top(x, 1)
+    found = pm.insertion(f, x, maps, labels, points="all")
+    for i in range(3):
+        order = maps[i, 0].argsort(descending=True).tolist()
+        values = []
+        for count in (1, 2, 3):
+            shown = torch.zeros(2, 12)
+            for segment in order[:count]:
+                shown[:, 4 * segment : 4 * segment + 4] = x[i][:, 4 * segment : 4 * segment + 4]
+            values.append(float(f.probabilities(shown[None])[0, labels[i, 0]]))
+        assert float(found.auc[i, 0]) == pytest.approx(sum(values) / 3, abs=1e-5)
+
+
+def test_the_saliency_metric_crops_whole_segments() -> None:
+    inputs = replace(BEATS, segments=5)  # they begin at the time steps 0, 3, 5, 8 and 10
+    f, x, labels = net(inputs), normal(2, 2, 12, seed=3), torch.tensor([[0, 1], [1, -1]])
+    maps = torch.zeros(2, 2, 5)
+    maps[:, :, 1] = 1.0
+    maps[1, 0, 3] = 1.0
+    judged = Judged(Session(f), x, labels, maps)
+    found = make_metric("saliency-confidence:delta=0.5,reading=value").measure(judged)[1]
+    for i, place, start, stop in ((0, 0, 3, 5), (1, 0, 3, 10)):
+        crop = nn.functional.interpolate(x[i : i + 1, :, start:stop], 12, mode="linear")
+        assert float(found[i, place]) == pytest.approx(
+            float(f.probabilities(crop)[0, labels[i, place]]), abs=1e-5
+        )
+    assert bool(found[1, 1].isnan())
+
+
+def test_positions_have_times_and_values_have_channel_names() -> None:
+    assert BEATS.position_names == ("0 to 1 s", "1 to 2 s", "2 to 3 s")
+    assert Series(length=3, rate=2.0).position_names == ("0 s", "0.5 s", "1 s")
+    x = torch.arange(24.0).view(2, 12)
+    assert BEATS.value_text(x, 1) == "left 5.5, right 17.5"
+    uneven = Series(length=10, segments=4)
+    owned = uneven.over_channels(torch.arange(4))[0].tolist()
+    assert owned == [0, 0, 0, 1, 1, 2, 2, 2, 3, 3]
+    assert uneven.position_names == ("0 to 3", "3 to 5", "5 to 8", "8 to 10")
+
+
+@pytest.mark.parametrize(
+    "settings, told",
+    [
+        ({"names": ("a",)}, "2 channels need as many names, not 1"),
+        ({"rate": 0.0}, "rate must be the number of time steps per second"),
+        ({"segments": 13}, "segments must be between 1 and the length 12, not 13"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings: dict[str, object], told: str) -> None:
+    with pytest.raises(pm.InputError, match=told):
+        Series(length=12, mean=(0, 0), std=(1, 1), **settings)  # type: ignore[arg-type]
+
+
+def test_fills_in_time_show_the_series_itself() -> None:
+    f, x = net(), normal(4, 2, 12, seed=3)
+    keys = streams.image_keys(x, 0, "fill")
+    assert torch.equal(bound(make_fill("time-reversal"), f)(x, keys), x.flip(-1))
+    moved = bound(make_fill("time-shift"), f)(x, keys)
+    for one, other in zip(x, moved, strict=True):
+        shifts = [k for k in range(12) if torch.equal(one.roll(k, dims=-1), other)]
+        assert len(shifts) == 1 and 2 <= shifts[0] <= 10  # an eighth of the length at least
+
+
+@pytest.mark.parametrize("fill", ["noise", "blur", "road", "time-shift"])
+def test_series_with_segments_are_judged_with_every_fill(fill: str) -> None:
+    f, x = net(), normal(2, 2, 12, seed=1)
+    metrics = [f"completeness:fill={fill},draws=2"]
+    found = pm.evaluate(f, x, methods=["occlusion", "kernel-shap:fill=none"], metrics=metrics, labels="all")
+    assert found.results[0].maps is not None and found.results[0].maps.shape == (2, 2, 3)
+    assert "2 series" in found.table()
+
+
+def test_the_proof_is_marked_on_the_line() -> None:
+    f, x = net(), normal(2, 2, 12, seed=1)
+    proof = pm.explain(f, x, labels="top1", method="gradient-x-input")
+    evaluation, result = proof.evaluation, proof.evaluation.results[0]
+    shape = shape_of(evaluation, result, 0, 0)
+    heat = evaluation.map_of(result, 0, 0)
+    plain, marked = BEATS.picture(x[0]), np.asarray(marked_line(x[0], heat, BEATS, shape))
+    changed = (plain != marked).any(axis=2)
+    kept = heat.argsort(descending=True)[: round(3 * shape.reach)].tolist()
+    expected = np.isin(BEATS.pixel_positions().numpy(), kept)
+    assert changed[expected].all() and not changed[~expected].any()
+    assert explained_sheet(evaluation, 0).height > 100
+
+
+# ---- volumes -------------------------------------------------------------------------------------------------
+
+
+SIZE = (4, 5, 6)
+LABELS = torch.tensor([[1, 0], [0, 1]])
+FEW = {
+    "extremal-perturbation": "extremal-perturbation:steps=4",
+    "belief-mask": "belief-mask:passes=12",
+    "learned-mask": "learned-mask:steps=4",
+    "fong-vedaldi": "fong-vedaldi:steps=4",
+    "rate-distortion": "rate-distortion:steps=4",
+    "igos++": "igos++:iterations=2",
+    "diffmask": "diffmask:steps=4",
+}
+
+
+@pytest.fixture(scope="module")
+def f() -> pm.Classifier:
+    page = blocks(DOCS / "extend.md")
+    code = next(block.code for block in page if "class Volumes" in block.code)
+    namespace: dict[str, Any] = {"__name__": __name__}
+    exec(code.replace("@KINDS.register\n", ""), namespace)
+    inputs = namespace["Volumes"](size=SIZE, mean=(0.0,), std=(1.0,))
+    net = nn.Sequential(nn.Conv3d(1, 3, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(360, 2))
+    return pm.Classifier(drawn(net), inputs=inputs, names=["healthy", "ill"])
+
+
+@pytest.fixture(scope="module")
+def x() -> Tensor:
+    return torch.randn(2, 1, *SIZE, generator=torch.Generator().manual_seed(0))
+
+
+def test_coarse_maps_are_enlarged_along_all_three_axes(f: pm.Classifier, x: Tensor) -> None:
+    coarse = torch.randn(2, 2, 2, 2, 3, generator=torch.Generator().manual_seed(1))
+    expected = F.interpolate(coarse, size=SIZE, mode="trilinear", align_corners=False)
+    labels = torch.tensor([[0, 1], [0, 1]])
+    torch.testing.assert_close(make_method(lambda f, x, a: coarse)(f, x, labels), expected)
+
+
+def test_captums_layer_grad_cam_is_enlarged(f: pm.Classifier, x: Tensor) -> None:
+    captum = pytest.importorskip("captum.attr")
+    module = f.as_module()
+    maps = make_method(captum.LayerGradCam(module, module.net[0]))(f, x, LABELS)
+    assert maps.shape == (2, 2, *SIZE) and maps.std() > 0
+
+
+@pytest.mark.parametrize("name", sorted(FEW))
+def test_methods_that_learn_masks_make_maps(name: str, f: pm.Classifier, x: Tensor) -> None:
+    assert issubclass(REGISTERED[name], MaskMethod)
+    maps = make_method(FEW[name])(f, x, LABELS)
+    assert maps.shape == (2, 2, *SIZE) and bool(maps.isfinite().all()) and maps.std() > 0
+
+
+def test_the_default_method_explains_volumes(f: pm.Classifier, x: Tensor) -> None:
+    assert default_method(f) == "belief-mask"  # voxels have three axes
+    proof = pm.explain(f, x, labels="all", method="belief-mask:passes=12")
+    assert "blur" in str(proof.evaluation.results[0].settings["fills"])
+
+
+def test_extremal_masks_of_volumes_are_the_smooth_maximum_of_a_plain_loop(f: pm.Classifier) -> None:
+    method = make_method("extremal-perturbation")
+    shape = MaxConvolution(method, f.inputs, torch.device("cpu"))  # type: ignore[arg-type]
+    weights = torch.zeros(1, 1, *shape.cells)
+    weights[0, 0, 2, 7, 3] = 1.0  # one parameter: masks fall with the distance from it
+    points = shape(weights)[0, 0]
+    best = [int(i) for i in torch.unravel_index(points.argmax(), points.shape)]
+    assert [i // 2 for i in best] == [2, 7, 3]
+    swapped = shape(weights.flip(2, 3, 4))[0, 0]
+    torch.testing.assert_close(swapped, points.flip(0, 1, 2))
+
+
+def test_masks_of_volumes_are_enlarged_by_one_matrix_for_each_pair(f: pm.Classifier) -> None:
+    low = torch.randn(2, 1, 2, 3, 2)
+    up = [torch.randn(2, side, cells) for side, cells in zip(SIZE, (2, 3, 2), strict=True)]
+    expected = torch.einsum("pkabc,pxa,pyb,pzc->pkxyz", low, *up)
+    torch.testing.assert_close(enlarged_each(low, up), expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(enlarged_each(low[:1], [m[0] for m in up]), expected[:1], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("border", [None, "edge"])
+def test_blur_is_a_gaussian_along_all_three_axes(border: Any, f: pm.Classifier, x: Tensor) -> None:
+    fill = Blur(sigma=1.0, kernel=3, border=border)
+    line = fill.weights()
+    padded = F.pad(x, [1] * 6, mode="replicate") if border else F.pad(x, [1] * 6)
+    windows = padded.unfold(2, 3, 1).unfold(3, 3, 1).unfold(4, 3, 1)
+    expected = torch.einsum("ncdhwabe,a,b,e->ncdhw", windows, line, line, line)
+    found = bound(fill, f)(x, torch.zeros(2, dtype=torch.int64))
+    torch.testing.assert_close(found, expected)
+
+
+def test_the_median_is_that_of_a_cube(f: pm.Classifier, x: Tensor) -> None:
+    padded = F.pad(x, [1] * 6, mode="replicate")
+    found = bound(Median(kernel=3), f)(x, torch.zeros(2, dtype=torch.int64))
+    assert found[1, 0, 2, 0, 5] == padded[1, 0, 2:5, 0:3, 5:8].flatten().median()
+
+
+def test_road_says_what_it_cannot_do(f: pm.Classifier) -> None:
+    with pytest.raises(InputError, match="their voxels lie in more than two dimensions"):
+        bound(make_fill("road"), f)

@@ -2,18 +2,46 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
+import pytest
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 import proofmap as pm
+from proofmap.classifier.steadiness import FirstLook
+from proofmap.core import batching
+from proofmap.core.batching import BatchSize, device_memory, round_to_full
+from proofmap.core.errors import ModelError
+from proofmap.data.folders import image_folder
+from proofmap.data.given import Subjects
 from proofmap.fills import Images
+from proofmap.loop import judge_blocks
 from proofmap.methods import make_method
-from proofmap.methods.controls import Inverse, TopLabel
-from proofmap.metrics import Judged
+from proofmap.methods.controls import Inverse, Random, TopLabel
+from proofmap.methods.masks.engine import MaskEngine
+from proofmap.metrics import Insertion, Judged
 from proofmap.session import Session
-from tests.toys import TEXT, classifier_of, conv_classifier, conv_net, normal, pixels, values
+from proofmap.study.opened import open_study, prepare_study
+from proofmap.study.planning import Unit
+from proofmap.study.store import ImageRow
+from proofmap.study.unit import Worker
+from tests.study.studies import photos
+from tests.toys import (
+    TEXT,
+    classifier_of,
+    conv_classifier,
+    conv_net,
+    counted_classifier,
+    normal,
+    pixels,
+    values,
+)
 
 SIZE, N = 8, 4
 LABELS = torch.tensor([[0, 1]] * N)
@@ -163,3 +191,243 @@ def test_a_copy_reads_its_own_images_whatever_was_read_before() -> None:
     later = judged.copy()
     later.images.zero_()
     assert torch.equal(later.keys(("purpose",)), expected)
+
+
+# ---- nets that move, and memory ------------------------------------------------------------------------------
+
+
+class Moving:
+    """A net whose logits move by ``step`` with each call."""
+
+    def __init__(self, step: float) -> None:
+        self.net, self.step, self.calls = conv_net(), step, 0
+        self.push = torch.tensor([1.0, -1.0, 0.0, 0.0])
+
+    def __call__(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return self.net(x) + self.calls * self.step * self.push
+
+
+def test_forced_dropout_is_named_as_randomness() -> None:
+    net = conv_net()
+    with pytest.raises(ModelError, match=r"differ by .*look for a dropout that stays on") as refused:
+        pm.Classifier(lambda x: net(F.dropout(x, 0.5)), size=SIZE)
+    assert "batch" not in str(refused.value)
+
+
+def test_a_batch_norm_in_training_mode_is_named_as_dependence_on_the_other_images() -> None:
+    net = nn.Sequential(nn.BatchNorm2d(3), conv_net()).train()
+    with pytest.raises(
+        ModelError, match=r"depends on the other images of its batch: it moves by .*batch-norm"
+    ):
+        pm.Classifier(lambda x: net(x), size=SIZE)
+
+
+def test_a_state_too_slow_for_the_first_look_is_found_at_the_end_with_its_size() -> None:
+    net = Moving(2e-5)
+    f = pm.Classifier(net, size=SIZE, batch_size=4)
+    with pytest.raises(ModelError, match=r"moved by \S+ .*while .*random.* was judged") as refused:
+        pm.evaluate(f, pixels(3, SIZE), methods=["random"], labels="top2", metrics=["insertion"])
+    found = re.search(r"moved by (\S+) ", str(refused.value))
+    assert found and 1e-4 < float(found[1]) < net.calls * net.step + 1e-4
+
+
+def test_a_net_that_looks_at_other_images_later_is_found_at_the_end() -> None:
+    net, later = conv_net(), [False]
+
+    def centred(x: Tensor) -> Tensor:
+        return net(x - x.mean(dim=0)) if later[0] and len(x) > 2 else net(x)
+
+    f, x = pm.Classifier(centred, size=SIZE, batch_size=8), pixels(3, SIZE)
+    look = FirstLook(f, x)
+    look.check("before")
+    later[0] = True
+    with pytest.raises(ModelError, match="depends on the other images of its batch: it moves by"):
+        look.check("after")
+
+
+def test_a_look_costs_two_passes_at_first_and_five_more_each_time() -> None:
+    f, tally = counted_classifier(size=SIZE)
+    tally.reset()
+    look = FirstLook(f, pixels(5, SIZE))
+    assert tally.images == 2
+    look.check("now")
+    look.check("now")
+    assert tally.images == 2 + 2 * 5
+
+
+def test_a_worker_marks_the_images_of_a_unit_in_which_the_net_moved(tmp_path: Path) -> None:
+    data = image_folder(photos(tmp_path / "photos", 2))
+    f = pm.Classifier(Moving(5e-5), size=SIZE, batch_size=4)
+    study = pm.Study(methods=[Random()], metrics=[Insertion(points=32)])
+    worker = Worker(open_study(study, classifier=f, dataset=data), (4, 4), tmp_path)
+    subjects = tuple(ImageRow(name, data.digest(k), "", labels=(0, 1)) for k, name in enumerate(data.names))
+    result = worker(Unit("random", 0, subjects, ("insertion",)))
+    assert result.parts == () and sorted(result.failures) == [0, 1]
+    assert "outputs for the same images moved by" in result.failures[0]
+
+
+# ---- one batch of masked images, once per evaluation --------------------------------------------------------------------
+
+
+def by_batch(x: Tensor) -> Tensor:
+    out: Tensor = conv_net()(x)
+    return out * (1 if len(x) < 64 else 2)
+
+
+def wrong_at_seven(x: Tensor) -> Tensor:
+    out: Tensor = conv_net()(x)
+    return torch.cat([out[:7], out[7:8].flip(1) + 5, out[8:]])
+
+
+def random_if_masked(x: Tensor) -> Tensor:
+    masked = (x == 0).all(dim=1).float().mean(dim=(1, 2)) > 0.02
+    out: Tensor = conv_net()(x)
+    return out + masked[:, None] * torch.randn(out.shape)
+
+
+def judged(net: object, images: int = 5, **options: object) -> pm.Evaluation:
+    f = pm.Classifier(net, size=SIZE, mean=(0.5,) * 3, std=(0.25,) * 3, batch_size=100)
+    asked = {"methods": ["random"], "labels": "top2", "metrics": ["insertion"], **options}
+    return pm.evaluate(f, pixels(images, SIZE), **asked)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("net", [by_batch, wrong_at_seven, random_if_masked])
+def test_a_net_that_depends_on_large_batches_of_masked_images_is_refused(net: object) -> None:
+    with pytest.raises(
+        ModelError, match=r"output for a masked image depends on its batch.*an output moves by .* and f by"
+    ):
+        judged(net)
+
+
+@pytest.mark.parametrize("size", [8, 9, 15, 16, 22, 23, 38, 64, 99])
+def test_an_error_at_one_index_is_found_in_batches_of_any_size(size: int) -> None:
+    f = pm.Classifier(wrong_at_seven, size=SIZE)
+    with pytest.raises(ModelError, match="depends on its batch"):
+        FirstLook.difference_between_batches(f.frozen(), pixels(size, SIZE))
+
+
+def slightly_by_batch(x: Tensor) -> Tensor:
+    out: Tensor = conv_net()(x)
+    return out + (0.02 if len(x) > 50 else 0) * torch.tensor([1.0, -1, 0, 0])
+
+
+def test_the_size_of_a_small_difference_is_in_the_record_and_under_the_table(tmp_path: Path) -> None:
+    data = image_folder(photos(tmp_path / "photos", 5))
+    found = judged(slightly_by_batch)
+    f = pm.Classifier(slightly_by_batch, size=SIZE, batch_size=100)
+    study = pm.Study(methods=[Random()], metrics=[Insertion()], labels="top2")
+    pm.run_study(study, tmp_path / "run", classifier=f, dataset=data)
+    with pm.Run(tmp_path / "run") as run:
+        for evaluation in (found, run.evaluation()):
+            size = evaluation.settings["batch_difference"]
+            assert isinstance(size, float) and 1e-3 < size < 0.02
+            assert f"f of a masked image differs by up to {size:g} between batches" in str(evaluation)
+    steady = judged(conv_net())
+    assert "batch_difference" not in steady.settings and "between batches" not in str(steady)
+
+
+def test_one_comparison_of_one_batch_is_made_for_all_methods_and_is_not_counted_as_their_passes() -> None:
+    f, tally = counted_classifier(size=SIZE, batch_size=16)
+    study = pm.Study(methods=[Random()], metrics=[Insertion()])
+    opened = prepare_study(study, f, lambda: None)
+    x = pixels(3, SIZE)
+    subjects = Subjects(x, torch.tensor([[0, 1]] * 3))
+    f.frozen()
+    tally.reset()
+    looked = []
+    for blocks in ([subjects], [subjects], [subjects, subjects]):
+        list(judge_blocks(opened.session, opened.methods, opened.metrics, blocks))
+        looked.append(tally.images)
+        tally.reset()
+    assert looked[0] == looked[1] + 2 + 2 * 16, (
+        "the look at two images and the comparison are of the first block alone"
+    )
+    assert looked[2] == 2 * looked[1]
+    assert opened.session.batch_difference is not None and opened.session.batch_difference < 1e-5
+
+
+def test_a_run_with_such_a_net_keeps_no_scores_and_says_why(tmp_path: Path) -> None:
+    data = image_folder(photos(tmp_path / "photos", 5))
+    f = pm.Classifier(by_batch, size=SIZE, batch_size=100)
+    study = pm.Study(methods=[Random()], metrics=[Insertion()], labels="top2")
+    outcome = pm.run_study(study, tmp_path / "run", classifier=f, dataset=data)
+    assert outcome.failed == 5
+    with pm.Run(tmp_path / "run") as run:
+        assert not run.has_results and "depends on its batch" in run.failures()[0].reason
+
+
+# ---- memory --------------------------------------------------------------------------------------------------
+
+
+CPU = torch.device("cpu")
+
+
+class Powers(nn.Module):
+    """Keeps exactly ``n`` tensors as large as its input for the gradient."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.n = n
+
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(self.n):
+            x = x.exp()  # the gradient needs the result
+        return x.flatten(1)
+
+
+def give(monkeypatch: pytest.MonkeyPatch, amount: int) -> None:
+    monkeypatch.setattr(batching, "device_memory", lambda device: amount)
+
+
+@pytest.mark.parametrize("n", [1, 5, 20])
+def test_what_autograd_keeps_is_counted(n: int) -> None:
+    image = torch.zeros(1, 3, 8, 8)
+    assert batching._saved_bytes(Powers(n), image, ()) == [(3 * 8 * 8 * 4, 3 * 8 * 8)] * n
+
+
+def test_weights_are_not_counted_since_they_do_not_grow_with_the_batch() -> None:
+    net = nn.Linear(10, 7, bias=False).requires_grad_(False)
+    image = torch.zeros(1, 10)
+    assert batching._saved_bytes(net, image, net.parameters()) == []
+    assert batching._saved_bytes(net, image, ()) == [(7 * 10 * 4, 7 * 10)]
+
+
+def test_a_gradient_pass_fits_a_third_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    image = torch.zeros(1, 3, 8, 8)
+    kept = 20 * 3 * 8 * 8 * 4  # bytes per image
+    give(monkeypatch, 60 * kept)
+    forward, gradient = BatchSize.probed(Powers(20), image, ())
+    assert gradient.size * kept <= 20 * kept
+    assert 1 <= gradient.size <= forward.size
+
+
+def test_where_the_system_does_not_tell_a_modest_amount_is_assumed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(name: str) -> int:
+        raise ValueError("unrecognized configuration name")
+
+    monkeypatch.setattr(batching.os, "sysconf", unknown)
+    assert device_memory(CPU) == 4 * 2**30
+
+
+@pytest.mark.parametrize("found", [400, 950, 2000, 4096])
+def test_all_mask_methods_meet_the_same_eight_shapes_on_a_gpu(found: int) -> None:
+    batch = round_to_full(found)
+    assert abs(batch - found) <= 240 + 16 and batch <= 4096
+
+    def shape(pairs: int, cost: int) -> int:
+        problem = cast(Any, SimpleNamespace(cost=cost))
+        return MaskEngine(problem, BatchSize(batch), fixed=True)._seats(pairs) * cost
+
+    shapes = {shape(pairs, cost) for pairs in range(1, 1500, 7) for cost in (1, 2, 3, 4, 5, 6, 10, 12)}
+    assert shapes <= {batch * eighths // 8 for eighths in range(1, 9)}
+
+
+@pytest.mark.parametrize("amount, side, expected", [(0, 8, 1), (2**50, 1, 4096), (2**50, 256, 53)])
+def test_a_batch_has_an_image_and_no_tensor_that_the_allocator_gives_back(
+    amount: int, side: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """40 MiB are 53 images of 3 x 256 x 256 numbers."""
+    give(monkeypatch, amount)
+    image = torch.zeros(1, 3, side, side)
+    assert [b.size for b in BatchSize.probed(Powers(2), image, ())] == [expected, expected]

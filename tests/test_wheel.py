@@ -1,8 +1,9 @@
-"""The wheel works without the repository: it has every file that the code reads, and its commands run in another environment."""
+"""The wheel has all that it needs, and the version is written in one place."""
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import signal
@@ -13,13 +14,17 @@ import tomllib
 import urllib.request
 import venv
 import zipfile
+from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 
 import numpy as np
 import pytest
+from packaging.specifiers import SpecifierSet
 from PIL import Image
 
+import proofmap as pm
 from proofmap.core.version import __version__, source_version
+from tests.study.studies import toy_study
 
 pytest.importorskip("hatchling", reason="hatchling builds the wheel")
 
@@ -71,8 +76,8 @@ def _description(wheel: Path) -> str:
 class Environment:
     """A new environment with the wheel, in a folder with two photos and a tiny net."""
 
-    def __init__(self, folder: Path, wheel: Path, *, borrowed: bool) -> None:
-        """``borrowed``: other packages are taken from the environment of this process instead of being installed."""
+    def __init__(self, folder: Path, wheel: Path) -> None:
+        """Other packages are taken from the environment of this process."""
         self.folder, self.bin = folder, folder / "env" / ("Scripts" if os.name == "nt" else "bin")
         venv.create(folder / "env", with_pip=False)
         pip = [
@@ -84,13 +89,10 @@ class Environment:
             str(self.bin / "python"),
         ]
         pip += ["install", "-qq", "--no-compile"]
-        if borrowed:
-            pip += ["--no-deps", "--no-index", str(wheel)]
-            (packages,) = (folder / "env").glob("lib/python*/site-packages")
-            # Lines of a path file only extend sys.path: the .pth of the editable checkout is not read.
-            (packages / "borrowed.pth").write_text("\n".join(site.getsitepackages()), encoding="utf-8")
-        else:
-            pip += ["-c", str(ROOT / "constraints.txt"), f"{wheel}[demo,app]"]
+        pip += ["--no-deps", "--no-index", str(wheel)]
+        (packages,) = (folder / "env").glob("lib/python*/site-packages")
+        # Lines of a path file only extend sys.path: the .pth of the editable checkout is not read.
+        (packages / "borrowed.pth").write_text("\n".join(site.getsitepackages()), encoding="utf-8")
         self.settings = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "PROOFMAP"))}
         self._run(pip)
         (folder / "net.py").write_text(NET, encoding="utf-8")
@@ -144,9 +146,6 @@ class Environment:
             finally:
                 process.send_signal(signal.SIGINT)
                 process.wait(timeout=600)
-
-    def python(self, code: str) -> str:
-        return self._run([str(self.bin / "python"), "-c", code])
 
 
 def test_it_has_every_file_of_the_package_and_is_small(wheel: Path) -> None:
@@ -205,7 +204,7 @@ def test_the_script_of_extras_knows_a_feature_of_each() -> None:
 
 @pytest.mark.slow
 def test_its_commands_run_without_the_repository(wheel: Path, tmp_path: Path) -> None:
-    away = Environment(tmp_path, wheel, borrowed=True)
+    away = Environment(tmp_path, wheel)
     assert away.command("--version").strip() == f"proofmap {source_version()}", "the same source"
     printed, (page, about, idea) = away.commands(
         "list methods",
@@ -220,26 +219,56 @@ def test_its_commands_run_without_the_repository(wheel: Path, tmp_path: Path) ->
     assert "<html" in page and f'"version":"{__version__}"' in about and "<html" in idea
 
 
-@pytest.mark.slow
-def test_a_clean_installation_runs_the_demo_and_the_python_of_the_readme(wheel: Path, tmp_path: Path) -> None:
-    """Needs a package index. Everything is installed anew, as a stranger would."""
-    from tests.docs.pages import blocks
+# ---- the version ---------------------------------------------------------------------------------------------
 
-    away = Environment(tmp_path, wheel, borrowed=False)
-    assert away.command("--version").strip() == f"proofmap {source_version()}"
-    away.command("demo", "--photos", "rocket", "--labels", "top2", "--methods", "grad-cam,random", "-q")
-    assert {"report.html", "curves.png"} <= {path.name for path in (tmp_path / "demo").iterdir()}
-    (block,) = [block for block in blocks(ROOT / "README.md") if block.runs]
-    printed = away.python(block.code)
-    assert (
-        "missile" in printed
-        and "grad-cam" in printed
-        and (tmp_path / "out" / "rocket.belief-mask.png").exists()
-    )
-    _, (page, about, _) = away.commands(
-        "list methods",
-        "evaluate --data sample:cat --methods grad-cam --labels top2 --out run -q",
-        "report run --out page.html",
-        "serve --port 0 --no-browser",
-    )
-    assert "<html" in page and "efficientnet-lite0" in about
+
+def test_the_build_reads_the_version_from_the_code() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert "version" in settings["project"]["dynamic"] and "version" not in settings["project"]
+    file = ROOT / settings["tool"]["hatch"]["version"]["path"]
+    assert re.findall(r'^__version__ = "(.+)"$', file.read_text(encoding="utf-8"), re.MULTILINE) == [
+        pm.__version__
+    ]
+
+
+def test_the_citation_and_the_changelog_have_this_version() -> None:
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert re.findall(r"^version: (\S+)$", citation, re.MULTILINE) == [pm.__version__]
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.findall(r"^## (\S+)", changelog, re.MULTILINE)[0] == pm.__version__
+
+
+def test_the_changelog_stays_short_enough_to_read() -> None:
+    assert len((ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()) < 120
+
+
+def test_a_run_stores_the_version_and_the_digest_of_the_source(tmp_path: Path) -> None:
+    pm.run_study(toy_study(tmp_path, 1, methods=["random"]), tmp_path / "run", threads=1)
+    manifest = json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))
+    (made_with,) = manifest["environments"]
+    assert made_with["proofmap"] == source_version()
+    assert re.fullmatch(rf"{re.escape(pm.__version__)}\+src\.[0-9a-f]{{8}}", made_with["proofmap"])
+
+
+# ---- versions of others --------------------------------------------------------------------------------------
+
+
+OLDEST = "3.11.2"
+"""Debian's Python 3.11."""
+
+
+def test_every_pinned_version_is_one_for_the_oldest_python() -> None:
+    text = (Path(__file__).parents[1] / "constraints.txt").read_text(encoding="utf-8")
+    pinned = re.findall(r"^([\w.-]+)==(\S+)$", text, re.MULTILINE)
+    checked, refused = 0, {}
+    for name, version in pinned:
+        try:
+            told = metadata(name)
+        except PackageNotFoundError:  # for another system
+            continue
+        if told["Version"].partition("+")[0] == version:
+            checked += 1
+            wanted = told.get("Requires-Python")
+            if wanted and OLDEST not in SpecifierSet(wanted):
+                refused[name] = wanted
+    assert not refused and checked > len(pinned) / 2 > 50

@@ -26,8 +26,7 @@ class ToyNet(TokenNet):
     def logits(self, tokens: Tensor, attention: Tensor) -> Tensor:
         states = self.model(tokens + self.places[: tokens.shape[1]], src_key_padding_mask=attention == 0)
         share = attention.to(states)[..., None]
-        found: Tensor = self.head((states * share).sum(dim=1) / share.sum(dim=1))
-        return found
+        return self.head((states * share).sum(dim=1) / share.sum(dim=1))
 
 
 def toy_classifier(length: int = 12) -> Classifier:

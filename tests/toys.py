@@ -93,8 +93,7 @@ class Counted(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         self.tally.images += len(x)
         self.tally.passes += 1
-        out: Tensor = self.net(x)
-        return out
+        return self.net(x)
 
 
 def counted_classifier(

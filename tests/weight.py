@@ -7,6 +7,7 @@ one module of the package takes from another, by ``from ... import NAME`` or as 
 from __future__ import annotations
 
 import ast
+import functools
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,8 +21,13 @@ def modules(folder: Path = PACKAGE) -> Iterator[tuple[Path, ast.Module]]:
         yield path, ast.parse(path.read_text(encoding="utf-8"))
 
 
+@functools.cache
+def _nodes(tree: ast.Module) -> list[ast.AST]:
+    return list(ast.walk(tree))
+
+
 def statements(tree: ast.Module) -> int:
-    nodes = list(ast.walk(tree))
+    nodes = _nodes(tree)
     described = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     docstrings = sum(
         isinstance(node, described) and ast.get_docstring(node, clean=False) is not None for node in nodes
@@ -30,14 +36,14 @@ def statements(tree: ast.Module) -> int:
 
 
 def classes(tree: ast.Module) -> int:
-    return sum(isinstance(node, ast.ClassDef) for node in ast.walk(tree))
+    return sum(isinstance(node, ast.ClassDef) for node in _nodes(tree))
 
 
 def imported_names(tree: ast.Module, path: Path) -> set[str]:
     """The public names that a module takes from other modules of the package."""
     here = path.relative_to(PACKAGE.parent).with_suffix("").parts
     names, taken_modules = set[str](), set[str]()
-    for node in ast.walk(tree):
+    for node in _nodes(tree):
         if not isinstance(node, ast.ImportFrom):
             continue
         base = [*(here[: -node.level] if node.level else ()), *(node.module or "").split(".")]
@@ -51,7 +57,7 @@ def imported_names(tree: ast.Module, path: Path) -> set[str]:
             )
     names |= {
         node.attr
-        for node in ast.walk(tree)
+        for node in _nodes(tree)
         if isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)
         and node.value.id in taken_modules

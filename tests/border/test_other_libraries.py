@@ -1,7 +1,9 @@
-"""Our scores as metrics of Quantus, Captum's scores as ours, and objects of other libraries on the user's own model."""
+"""Quantus and Captum call our scores and are called, their objects work on the user's own model; and methods of one's own."""
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -11,7 +13,10 @@ import torch
 from torch import Tensor, nn
 
 import proofmap as pm
-from tests.toys import MEAN, STD, TEXT, classifier_of, conv_net, normal, pixels, values
+from proofmap.models import registry
+from tests.command import run
+from tests.docs.pages import tiny_model, write_photos
+from tests.toys import MEAN, STD, TEXT, classifier_of, conv_classifier, conv_net, normal, pixels, values
 
 X = normal(4, 3, 8, 8)
 Y = torch.tensor([0, 3, 1, 2])
@@ -164,3 +169,109 @@ def test_the_own_model_and_the_object_stay_as_they_are(
         model[-1].weight.mul_(-1)
     again = pm.evaluate(model, X, methods={"ig": methods["ig"]}, labels=found.labels)
     assert not torch.allclose(again["ig"].maps, found["ig"].maps)
+
+
+# ---- methods of one's own ------------------------------------------------------------------------------------
+
+
+NET, PIXELS = conv_classifier(8), pixels(4, 8)
+OWN = '''
+import proofmap as pm
+import torch
+
+class Expected(pm.Method):
+    """Gradients times the difference from random images."""
+
+    name = "expected"
+    power: float = 1.0
+    absolute: bool = False
+
+    def maps(self, session, images, labels):
+        x = images.requires_grad_(True)
+        logits = session.net(x).gather(1, labels.clamp_min(0))
+        others = self.random_images(session, images, 2).mean(dim=1)
+        each = [torch.autograd.grad(logit.sum(), x, retain_graph=True)[0] * (x - others) for logit in logits.T]
+        found = torch.stack(each, dim=1).sum(dim=2)
+        return (found.abs() if self.absolute else found) ** self.power
+'''
+
+
+def own_class() -> Any:
+    module = ModuleType("mine")
+    sys.modules["mine"] = module  # dataclasses look it up
+    exec(OWN, vars(module))
+    return module.Expected
+
+
+def test_it_runs_where_the_caller_stands_in_no_grad() -> None:
+    method = own_class()()
+    usual = method(NET, PIXELS, "top2")
+    for off in (torch.no_grad, torch.inference_mode):
+        with off():
+            assert torch.equal(method(NET, PIXELS, "top2"), usual)
+            pm.evaluate(NET, PIXELS, methods=method, labels="top1", metrics="soundness")
+
+
+def test_random_images_are_drawn_for_each_image_from_the_half_that_no_metric_has() -> None:
+    seen: list[Tensor] = []
+
+    class Looks(pm.Method):
+        name = "looks"
+
+        def maps(self, session: Any, images: Tensor, labels: Tensor) -> Tensor:
+            seen.append(self.random_images(session, images, 3))
+            assert session.role == "learn"
+            return images.mean(dim=1, keepdim=True).expand(-1, labels.shape[1], -1, -1)
+
+    many = pixels(40, 8)
+    pm.evaluate(NET, many, methods=Looks(), labels="top1", metrics="insertion:fill=images")
+    Looks()(NET, many, "top1", seed=1)
+    first, other = seen[0], seen[-1]
+    assert first.shape == (40, 3, 3, 8, 8) and not torch.equal(first, other)
+    assert not torch.equal(first[:, 0], first[:, 1])
+
+
+def test_the_same_from_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_photos(tmp_path)
+    (tmp_path / "mine.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(registry._OWN, registry.DEFAULT_MODEL, tiny_model())
+    words = (
+        "--data",
+        "photos",
+        "--methods",
+        "mine.py:Expected:power=3,absolute=true",
+        "--labels",
+        "top2",
+        "--metrics",
+        "soundness",
+    )
+    assert run(monkeypatch, "evaluate", *words, "--no-pictures", "-q") == 0
+    assert "expected:power=3,absolute=true" in capsys.readouterr().out
+
+
+def test_maps_alone() -> None:
+    method, x = pm.make_method("gradient-x-input"), normal(3, 3, 8, 8)
+    with pytest.warns(UserWarning, match="as the net takes them"):
+        maps = method(conv_net(), x, target=2)
+    assert maps.shape == (3, 1, 8, 8)
+    assert torch.equal(method(NET, PIXELS.numpy(), [0, 1]), method(NET, PIXELS, [0, 1]))
+    assert torch.equal(method(NET, PIXELS), method(NET, PIXELS, NET.top(PIXELS, 1)))
+
+
+@pytest.mark.parametrize(
+    "facts, words",
+    [
+        (
+            {"needs": "layer"},
+            "needs of the class Own must be a frozenset of some of gradients, layer, .*, not 'layer'",
+        ),
+        ({"needs": frozenset({"layr"})}, "order, not frozenset"),
+        ({"family": "nonsense"}, "family of the class Own must be one of gradients, cam, .*, not 'nonsense'"),
+    ],
+)
+def test_facts_that_mean_nothing_are_refused_with_the_class(facts: dict[str, object], words: str) -> None:
+    with pytest.raises(pm.InputError, match=words):
+        type("Own", (pm.Method,), {"name": "own", **facts})

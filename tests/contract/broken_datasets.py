@@ -16,8 +16,7 @@ def pictures(**changes: Any) -> Dataset:
     """Six pictures in memory, with other attributes."""
     images = np.random.default_rng(0).integers(0, 256, (6, 4, 5, 3), dtype=np.uint8)
     kind = type("Changed", (ArrayImages,), changes)
-    dataset: Dataset = kind(images, [0, 1, 0, 1, -1, 1], label_names=["cat", "dog"])
-    return dataset
+    return kind(images, [0, 1, 0, 1, -1, 1], label_names=["cat", "dog"])
 
 
 class Forgetful(ArrayImages):

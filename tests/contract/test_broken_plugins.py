@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from proofmap.methods.gradients.plain import Gradient
+from proofmap import testing
+from proofmap.study.executor import LocalExecutor
 from proofmap.testing import (
     check_dataset,
     check_executor,
@@ -22,6 +23,7 @@ from proofmap.testing import (
     executors,
     plugins,
 )
+from proofmap.testing.executors import MakeExecutor, drawn_ahead
 from proofmap.testing.plugins import Contract
 from tests.contract.broken_datasets import DATASETS
 from tests.contract.broken_executors import EXECUTORS
@@ -30,6 +32,7 @@ from tests.contract.broken_games import GAMES
 from tests.contract.broken_inputs import INPUTS
 from tests.contract.broken_methods import METHODS, method
 from tests.contract.broken_metrics import METRICS
+from tests.docs.pages import DOCS
 
 CONTRACTS: list[tuple[Contract[Any], Sequence[tuple[str, Any, str]]]] = [
     (check_method, METHODS),
@@ -64,7 +67,6 @@ def test_no_promise_is_forgotten(contract_: Contract[Any], faults: Sequence[tupl
 
 
 def test_all_broken_promises_are_named_at_once() -> None:
-    check_method(Gradient())
     with pytest.raises(AssertionError) as caught:
         check_method(method(name="My Method", __repr__=lambda self: "MyMethod()", stochastic=True))
     heading, *promises = str(caught.value).splitlines()
@@ -80,7 +82,6 @@ def test_nothing_passes_where_python_removes_assertions(
     optimize: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The file is compiled as by ``python -O``; a process of its own would compile torch again, too."""
-    assert plugins.__file__ is not None
     source = Path(plugins.__file__).read_text(encoding="utf-8")
     module = ModuleType("plugins as read")
     monkeypatch.setitem(sys.modules, module.__name__, module)  # dataclasses look there for their module
@@ -94,3 +95,24 @@ def test_nothing_passes_where_python_removes_assertions(
     else:
         check("it ran")
     assert capsys.readouterr().out == ("" if optimize else "it ran\n")
+
+
+# ---- the page ------------------------------------------------------------------------------------------------
+
+
+def test_every_contract_is_on_the_page() -> None:
+    text = (DOCS / "extend.md").read_text(encoding="utf-8")
+    contracts = [name for name in testing.__all__ if name.startswith("check_")]
+    assert len(contracts) == 7 and all(f"{name}(" in text or f"`{name}`" in text for name in contracts)
+
+
+# ---- executors -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("check", check_executor.checks)
+def test_local(check: Callable[[MakeExecutor], None]) -> None:
+    check(LocalExecutor)
+
+
+def test_the_local_executor_draws_one_unit_ahead() -> None:
+    assert drawn_ahead(LocalExecutor()) == 1

@@ -266,7 +266,6 @@ def test_a_net_of_a_table_is_given_the_numbers_as_they_are_and_rows_keep_their_n
     seen: list[pd.DataFrame] = []
 
     def model(x: torch.Tensor) -> torch.Tensor:
-        assert inputs.table is not None
         seen.append(inputs.table.decode(x))
         p = (seen[-1]["city"] == "Ulm").to_numpy() * 0.6 + 0.2
         return torch.tensor(np.stack([1 - p, p], axis=1))

@@ -1,10 +1,12 @@
-"""Pictures, series and rows: what a position is, how inputs are composed, checked, read and shown."""
+"""Pictures, series and rows: what a position is, how inputs are composed, checked, read, shown and named."""
 
 from __future__ import annotations
 
+import copy
+import io
 import itertools
-import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,8 @@ from torch import Tensor
 
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Box, Inputs, Pictures, Rows, Series, inputs_of
-from tests.toys import normal
+from proofmap.core.tensors import NamedImages
+from tests.toys import conv_classifier, normal, pixels
 
 PICTURES = Pictures(size=(4, 5), mean=(0.5, 0.4, 0.3), std=(0.25, 0.2, 0.3))
 SERIES = Series(length=6, mean=(1.0, -2.0), std=(3.0, 0.5))
@@ -25,29 +28,6 @@ ROWS = Rows(columns=7, mean=tuple(range(7)), std=tuple(range(1, 8)))
 EVERY: dict[str, Inputs] = {"pictures": PICTURES, "series": SERIES, "rows": ROWS}
 
 every_kind = pytest.mark.parametrize("inputs", EVERY.values(), ids=EVERY)
-_sizes = st.integers(1, 9)
-_reals = st.floats(-1e3, 1e3)
-_positive = st.floats(1e-3, 1e3)
-
-
-@st.composite
-def any_inputs(draw: st.DrawFn) -> Inputs:
-    """Inputs of any kind, with any settings."""
-    kind = draw(st.sampled_from([Pictures, Rows, Series]))
-    n = draw(_sizes)
-    ranges = (st.floats(-1, 1), st.floats(1e-3, 2)) if kind is Pictures else (_reals, _positive)
-    mean, std = (tuple(draw(st.lists(v, min_size=n, max_size=n))) for v in ranges)
-    if kind is Rows:
-        return Rows(columns=n, mean=mean, std=std)
-    if kind is Series:
-        return Series(length=draw(st.integers(1, 300)), mean=mean, std=std)
-    return Pictures(
-        size=(draw(_sizes), draw(_sizes)),
-        mean=mean,
-        std=std,
-        resize=draw(st.none() | _sizes),
-        interpolation=draw(st.sampled_from(["nearest", "bilinear", "bicubic", "lanczos", "box"])),
-    )
 
 
 def some(inputs: Inputs, *lead: int, seed: int = 0) -> Tensor:
@@ -96,7 +76,6 @@ def test_a_soft_mask_passes_the_gradient_of_the_difference(inputs: Inputs) -> No
     shown, hidden = some(inputs), some(inputs, seed=1)
     keep = torch.full(inputs.positions, 0.3, requires_grad=True)
     inputs.composite(keep, shown, hidden).sum().backward()
-    assert keep.grad is not None
     torch.testing.assert_close(keep.grad, inputs.merged_channels(shown - hidden))
 
 
@@ -117,24 +96,18 @@ def test_a_soft_mask_takes_the_precision_of_the_inputs(inputs: Inputs) -> None:
 # ---- neutral values and probes ------------------------------------------------------------------------------------
 
 
-@given(any_inputs())
-def test_blank_inputs_normalise_to_zero_where_the_limits_allow(inputs: Inputs) -> None:
-    blank = inputs.check(inputs.blank(2))
-    mean, std = (inputs.per_channel(torch.tensor(v)) for v in (inputs.mean, inputs.std))
+OUTSIDE = Pictures(size=2, mean=(-0.5, 1.5), std=(1.0, 1.0))
+"""Its mean is no colour."""
+
+
+@pytest.mark.parametrize("inputs", [*EVERY.values(), OUTSIDE], ids=[*EVERY, "outside"])
+def test_blank_inputs_are_the_mean_where_the_limits_allow(inputs: Inputs) -> None:
+    blank, mean = inputs.check(inputs.blank(2)), inputs.per_channel(torch.tensor(inputs.mean))
     inside = mean if inputs.limits is None else mean.clamp(*inputs.limits)
     assert torch.equal(blank, inside.expand(2, *inputs.shape))
-    if inputs.limits is None:
-        assert ((blank - mean) / std).count_nonzero() == 0
 
 
 # ---- settings and records -----------------------------------------------------------------------------------------
-
-
-@given(any_inputs())
-def test_a_record_in_json_gives_the_same_inputs(inputs: Inputs) -> None:
-    again = inputs_of(json.loads(json.dumps(inputs.record())))
-    assert again == inputs and hash(again) == hash(inputs)
-    assert again.record() == inputs.record()
 
 
 def test_a_record_without_a_kind_is_of_pictures() -> None:
@@ -335,13 +308,6 @@ def test_a_row_is_drawn_as_bars_up_and_down() -> None:
     )
 
 
-@every_kind
-def test_inputs_far_from_the_mean_still_fit_into_the_picture(inputs: Inputs) -> None:
-    x = some(inputs) if inputs.limits else 1e6 * some(inputs)
-    drawn = inputs.picture(x)
-    assert drawn.shape == (*inputs.picture_size(), 3) and len(np.unique(drawn)) > 1
-
-
 @pytest.mark.parametrize(
     "mean, std, told",
     [
@@ -361,3 +327,74 @@ def test_mean_and_std_in_units_of_bytes_are_refused(
     with pytest.raises(InputError, match=re.escape(f"divide by 255: {told}")):
         Pictures(size=(4, 4), mean=mean, std=std)
     Pictures(size=(4, 4), mean=(0.4,), std=(1 / 255,))  # a net that wants bytes less a mean
+
+
+# ---- names of images -----------------------------------------------------------------------------------------
+
+
+NAMES = ("ant", "bee", "cat", "dog")
+MOVES: dict[str, Callable[[Tensor], Tensor]] = {
+    "slice": lambda x: x[1:3],
+    "step": lambda x: x[::2],
+    "negative": lambda x: x[-1:],
+    "list": lambda x: x[[3, 0]],
+    "mask": lambda x: x[[True, False, False, True]],
+    "tensor": lambda x: x[torch.tensor([2, 2])],
+    "boolean tensor": lambda x: x[torch.tensor([False, True, False, True])],
+    "array": lambda x: x[np.array([1, 3])],
+    "channels": lambda x: x[1:, :1],
+    "nothing": lambda x: x[:0],
+    "type": lambda x: x.double().to(torch.float32),
+    "device": lambda x: x.to("cpu").cpu(),
+    "copy": lambda x: copy.deepcopy(x.clone().detach()),
+}
+OTHERS: dict[str, Callable[[Tensor], Tensor]] = {
+    "one image": lambda x: x[0],
+    "one channel": lambda x: x[:, 0],
+    "joined": lambda x: torch.cat([x[2:], x[:1]]),
+    "another order": lambda x: x.flip(0),
+    "other pixels": lambda x: x * 0.5,
+    "reshaped": lambda x: x.flatten(0, 1),
+}
+
+
+@pytest.fixture
+def images() -> NamedImages:
+    return NamedImages.of(pixels(4, 8), NAMES)
+
+
+@pytest.mark.parametrize("move", MOVES.values(), ids=MOVES)
+def test_names_follow_their_images(move: Callable[[Tensor], Tensor], images: NamedImages) -> None:
+    moved = move(images)
+    whole = images[:, : moved.shape[1]]
+    expected = [NAMES[next(i for i in range(4) if torch.equal(whole[i], one))] for one in moved]
+    assert NamedImages.names_of(moved) == tuple(expected)
+    assert torch.equal(moved, move(torch.Tensor(images)))
+
+
+@pytest.mark.parametrize("change", OTHERS.values(), ids=OTHERS)
+def test_other_images_are_plain_tensors(change: Callable[[Tensor], Tensor], images: NamedImages) -> None:
+    assert type(change(images)) is Tensor
+    assert NamedImages.names_of(change(images)) is None
+
+
+def test_a_net_sees_plain_tensors(images: NamedImages) -> None:
+    f = conv_classifier(8, 5)
+    assert type(f.check_images(images)) is Tensor
+    assert torch.equal(f.probabilities(images), f.probabilities(pixels(4, 8)))
+    seen: list[type] = []
+    f.net.register_forward_pre_hook(lambda _, given: seen.append(type(given[0])))
+    f.logits(images)
+    assert seen and set(seen) == {Tensor}
+
+
+def test_they_are_saved_as_any_tensor(images: NamedImages) -> None:
+    file = io.BytesIO()
+    torch.save(images, file)
+    file.seek(0)
+    assert torch.equal(torch.load(file, weights_only=True), pixels(4, 8))
+
+
+def test_there_is_a_name_for_each_image() -> None:
+    with pytest.raises(InputError, match="1 names were given for 2 images"):
+        NamedImages.of(pixels(2, 8), ["cat"])

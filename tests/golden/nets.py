@@ -75,8 +75,7 @@ class PatchNet(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         tokens = self.patches(x).flatten(2).transpose(1, 2)
         tokens = torch.cat([self.class_token.expand(len(x), -1, -1), tokens], dim=1)
-        logits: Tensor = self.head(self.encoder(tokens + self.positions)[:, 0])
-        return logits
+        return self.head(self.encoder(tokens + self.positions)[:, 0])
 
 
 def vit(**options: Any) -> pm.Classifier:
@@ -122,8 +121,7 @@ def tabular(table: Any) -> np.ndarray:
     x = np.asarray(table, dtype=np.float64)
     logits = np.stack([x[:, 0] - x[:, 2], 0.3 * x[:, 3] * x[:, 1], x[:, 1] + x[:, 2] - 3], axis=1)
     powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-    found: np.ndarray = powers / powers.sum(axis=1, keepdims=True)
-    return found
+    return powers / powers.sum(axis=1, keepdims=True)
 
 
 def table_model(**options: Any) -> pm.Classifier:
@@ -202,8 +200,7 @@ class Sentiment(TokenNet):
     def logits(self, tokens: Tensor, attention: Any) -> Tensor:
         states = self.model(tokens + self.places[: tokens.shape[1]], src_key_padding_mask=attention == 0)
         share = attention.to(states)[..., None]
-        found: Tensor = self.head((states * share).sum(dim=1) / share.sum(dim=1))
-        return found
+        return self.head((states * share).sum(dim=1) / share.sum(dim=1))
 
 
 def tokens(**options: Any) -> pm.Classifier:

@@ -97,18 +97,15 @@ def test_a_class_is_written_with_its_options(captum: ModuleType, spec: Any, of: 
         ("captum:FeaturePermutation", "a map depends on the other images; use captum:FeatureAblation"),
         ("captum:Saliency(abs)", "'abs' in .* is not an option, KEY=VALUE"),
         ("captum:a b", "is not the name of a class"),
+        ("pytorch-grad-cam:GradCam", "grad-cam has no class 'GradCam' .*Did you mean 'GradCAM"),
+        ("pytorch-grad-cam:GuidedBackpropReLUModel", "grad-cam has no class 'GuidedBackpropReLUModel'"),
     ],
 )
-def test_what_captum_does_not_have_is_told(captum: ModuleType, spec: str, told: str) -> None:
+def test_what_a_library_does_not_have_is_told(
+    captum: ModuleType, pytorch_grad_cam: ModuleType, spec: str, told: str
+) -> None:
     with pytest.raises(InputError, match=told):
         make_method(spec)
-
-
-def test_what_pytorch_grad_cam_does_not_have_is_told(pytorch_grad_cam: ModuleType) -> None:
-    with pytest.raises(InputError, match=r"grad-cam has no class 'GradCam' .*Did you mean 'GradCAM"):
-        make_method("pytorch-grad-cam:GradCam")
-    with pytest.raises(InputError, match="grad-cam has no class 'GuidedBackpropReLUModel'"):
-        make_method("pytorch-grad-cam:GuidedBackpropReLUModel")
 
 
 @pytest.mark.parametrize(
@@ -137,21 +134,16 @@ class _Nothing:
 # ---- the same maps as by hand --------------------------------------------------------------------------------
 
 
-def test_captum_gives_what_it_gives_by_hand(captum: ModuleType, f: Classifier, images: Tensor) -> None:
-    module = f.as_module()
-    ig = captum.IntegratedGradients(module)
-    gray = torch.tensor(MEAN).view(1, 3, 1, 1).expand(1, 3, *SIZE)
-    expected = by_label(
-        lambda a: ig.attribute(images.clone(), baselines=gray, target=a, n_steps=6).sum(dim=1)
+def test_a_baseline_may_be_named_or_be_that_of_the_library(
+    captum: ModuleType, f: Classifier, images: Tensor
+) -> None:
+    usual, gray, own, black = (
+        make_method(f"captum:IntegratedGradients(n_steps=6{baseline})")(f, images, LABELS)
+        for baseline in ("", ",baselines=gray", ",baselines=none", ",baselines=0")
     )
-    found = make_method("captum:IntegratedGradients(n_steps=6,baselines=gray)")(f, images, LABELS)
-    torch.testing.assert_close(found, expected.float(), rtol=1e-4, atol=1e-6)
-    usual = make_method("captum:IntegratedGradients(n_steps=6)")(f, images, LABELS)
-    torch.testing.assert_close(usual, found)
-    own = make_method("captum:IntegratedGradients(n_steps=6,baselines=none)")(f, images, LABELS)
-    black = make_method("captum:IntegratedGradients(n_steps=6,baselines=0)")(f, images, LABELS)
+    torch.testing.assert_close(usual, gray)
     torch.testing.assert_close(own, black)
-    assert not torch.allclose(black, found)
+    assert not torch.allclose(black, gray)
 
 
 # ---- baselines -------------------------------------------------------------------------------------------------
@@ -283,18 +275,6 @@ def test_grad_cam_is_the_same_in_every_library(
         assert correlation(theirs, own) > 0.999 or own.max() == own.min()
 
 
-def test_cams_give_what_they_give_by_hand(
-    pytorch_grad_cam: ModuleType, f: Classifier, images: Tensor
-) -> None:
-    from pytorch_grad_cam.utils.model_targets import ClassifierOutputTarget
-
-    module = f.as_module()
-    with pytorch_grad_cam.LayerCAM(module, [module.net[3]]) as cam:  # type: ignore[index]
-        expected = by_label(lambda column: cam(images, [ClassifierOutputTarget(int(a)) for a in column]))
-    found = make_method("pytorch-grad-cam:LayerCAM")(f, images, LABELS)
-    torch.testing.assert_close(found, expected)
-
-
 @pytest.mark.parametrize("spec", ["FinerCAM", "RefineCAM(layer=1+3)", "FullGrad", "GradCAM(aug_smooth=true)"])
 def test_cams_of_other_forms_work(
     pytorch_grad_cam: ModuleType, spec: str, f: Classifier, images: Tensor
@@ -305,19 +285,24 @@ def test_cams_of_other_forms_work(
     torch.testing.assert_close(ready(images[1:], LABELS[1:]), maps[1:], rtol=1e-3, atol=1e-4)
 
 
-def test_label_free_ones_say_so(captum: ModuleType, pytorch_grad_cam: ModuleType) -> None:
-    assert make_method("pytorch-grad-cam:EigenCAM").label_free
-    assert not make_method("pytorch-grad-cam:GradCAM").label_free
-    assert make_method("captum:LayerActivation").label_free and not make_method("captum:Saliency").label_free
-
-
-def test_signs_are_known(captum: ModuleType) -> None:
-    assert make_method("captum:IntegratedGradients").signed and not make_method("captum:Saliency").signed
-    assert not make_method("captum:NoiseTunnel(attribution_method=Saliency)").signed
-    assert make_method("captum:Saliency(abs=false)").signed
-    assert make_method("captum:NoiseTunnel(attribution_method=Saliency,abs=false)").signed
-    saliency = captum.Saliency(nn.Identity())
-    assert [FromObject(of=saliency, options={"abs": size}).signed for size in (True, False)] == [False, True]
+@pytest.mark.parametrize(
+    "spec, fact, expected",
+    [
+        ("pytorch-grad-cam:EigenCAM", "label_free", True),
+        ("pytorch-grad-cam:GradCAM", "label_free", False),
+        ("captum:LayerActivation", "label_free", True),
+        ("captum:Saliency", "label_free", False),
+        ("captum:IntegratedGradients", "signed", True),
+        ("captum:Saliency", "signed", False),
+        ("captum:NoiseTunnel(attribution_method=Saliency)", "signed", False),
+        ("captum:Saliency(abs=false)", "signed", True),
+        ("captum:NoiseTunnel(attribution_method=Saliency,abs=false)", "signed", True),
+    ],
+)
+def test_facts_about_a_class_are_known(
+    captum: ModuleType, pytorch_grad_cam: ModuleType, spec: str, fact: str, expected: bool
+) -> None:
+    assert getattr(make_method(spec), fact) is expected
 
 
 def test_what_a_library_cannot_do_is_an_input_error_that_names_it(captum: ModuleType, images: Tensor) -> None:
@@ -337,18 +322,6 @@ def test_bars_of_a_library_are_not_drawn_across_ours(
 
     make_method("pytorch-grad-cam:ScoreCAM")(f, images, LABELS, progress=Announced())
     assert capfd.readouterr().err == "task pytorch-grad-cam:ScoreCAM\n"
-
-
-def test_the_net_is_taken_as_it_is_when_maps_are_made(captum: ModuleType, images: Tensor) -> None:
-    net = conv_net()
-    f = Classifier(net, size=SIZE)
-    ready = bound(make_method("captum:InputXGradient"), f)
-    before = ready(images, LABELS)
-    with torch.no_grad():
-        net[0].weight.mul_(-1)  # type: ignore[operator,union-attr]
-    after = ready(images, LABELS)
-    assert not torch.allclose(before, after)
-    torch.testing.assert_close(after, make_method("captum:InputXGradient")(f, images, LABELS))
 
 
 # ---- objects -------------------------------------------------------------------------------------------------
@@ -409,54 +382,26 @@ def test_an_object_made_for_another_net_is_refused(captum: ModuleType, f: Classi
 # ---- functions: arrays, coarse maps, one label at a time -------------------------------------------------------
 
 
-def test_functions_may_return_arrays_and_coarse_maps(f: Classifier, images: Tensor) -> None:
-    grid = np.arange(2 * 3 * 2 * 5).reshape(2, 3, 2, 5)
+def test_a_function_may_take_one_label_at_a_time(f: Classifier, images: Tensor, tmp_path: Path) -> None:
+    """Known by the name of its parameter, or by what is said of it, also in a file."""
 
-    def coarse(classifier: Classifier, images: Tensor, labels: Tensor) -> Any:
-        return grid
-
-    expected = F.interpolate(torch.from_numpy(grid).float(), size=SIZE, mode="bilinear", align_corners=False)
-    torch.testing.assert_close(make_method(coarse)(f, images, LABELS), expected)
-
-
-def test_maps_in_64_bits_keep_their_order_however_they_come(f: Classifier, images: Tensor) -> None:
-    plain = torch.arange(80.0).view(1, 1, *SIZE).expand(2, 3, -1, -1)
-    tiny, large = plain.double() * 1e-80, (plain.long() + 10**9).numpy()
-    expected = plain.flatten(2).argsort()
-    for given in (tiny, tiny.numpy(), large, tiny.numpy().astype(">f8"), 1 + 1e-9 * plain.double()):
-        for method in (
-            lambda f, x, a, given=given: given,
-            per_label(lambda f, x, a, given=given: given[:, 0]),
-        ):
-            assert torch.equal(make_method(method)(f, images, LABELS).flatten(2).argsort(), expected)
-
-
-def test_a_function_may_take_one_label_at_a_time(f: Classifier, images: Tensor) -> None:
-    def one(classifier: Classifier, images: Tensor, label: Tensor) -> Any:
+    def named(classifier: Classifier, images: Tensor, label: Tensor) -> Any:
         assert label.shape == (len(images),)
         return (images.mean(dim=1) ** (1 + label.view(-1, 1, 1))).numpy()
 
-    maps = make_method(one)(f, images, LABELS)
-    torch.testing.assert_close(maps, images.mean(dim=1, keepdim=True) ** (1 + LABELS[..., None, None]))
-
-
-def test_a_function_that_is_said_to_be_per_label_may_call_its_parameters_as_it_likes(
-    f: Classifier, images: Tensor, tmp_path: Path
-) -> None:
     def one(net: Classifier, x: Tensor, target: Tensor) -> Any:
-        return x.mean(dim=1) ** (1 + target.view(-1, 1, 1))
+        return named(net, x, target)
 
-    expected = images.mean(dim=1, keepdim=True) ** (1 + LABELS[..., None, None])
-    torch.testing.assert_close(per_label(one)(f, images, LABELS), expected)
-    assert per_label(one) == FromFunction(function=one, per_label=True) != make_method(one)
-    assert per_label(one).settings() != make_method(one).settings()
     (tmp_path / "mine.py").write_text(
         "import proofmap as pm\n\n\n@pm.per_label\ndef one(net, x, target):\n"
         "    return x.mean(dim=1) ** (1 + target.view(-1, 1, 1))\n"
     )
     in_a_file = make_method(f"{tmp_path}/mine.py:one")
-    torch.testing.assert_close(in_a_file(f, images, LABELS), expected)
-    assert in_a_file.title() == "one"
+    for method in (make_method(named), per_label(one), in_a_file):
+        maps = method(f, images, LABELS)
+        torch.testing.assert_close(maps, images.mean(dim=1, keepdim=True) ** (1 + LABELS[..., None, None]))
+    assert per_label(one) == FromFunction(function=one, per_label=True) != make_method(one)
+    assert per_label(one).settings() != make_method(one).settings() and in_a_file.title() == "one"
 
 
 def test_a_function_gets_all_labels_in_the_order_of_the_outputs(f: Classifier, images: Tensor) -> None:

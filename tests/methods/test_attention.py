@@ -1,4 +1,4 @@
-"""Attention rollout and Chefer's relevance, against plain loops over matrices that the nets themselves give."""
+"""Attention rollout, Chefer's relevance and attention LRP, against plain loops over matrices that the nets themselves give."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.methods import make_method
 from proofmap.methods.attention import AttentionRollout, Chefer, find_tokens
+from proofmap.methods.gradients.plain import input_gradients
 from proofmap.methods.probe import AttentionMaps, Grid
-from tests.toys import PatchNet, conv_net, drawn, pixels, token_net
+from proofmap.methods.propagation.attention_lrp import LinearOperations
+from tests.toys import PatchNet, conv_net, drawn, normal, pixels, token_net
 
 SIZE, LABELS = (8, 10), torch.tensor([[2, 0, 1], [1, 3, 0]])
 METHODS = [AttentionRollout(), Chefer()]
@@ -122,8 +124,7 @@ class Multihead(nn.Module):
         tokens = torch.cat([self.class_token.expand(len(x), -1, -1), tokens], dim=1)
         for layer in self.layers:
             tokens = tokens + layer(tokens, tokens, tokens, need_weights=self.need_weights)[0]
-        out: Tensor = self.head(tokens[:, 0])
-        return out
+        return self.head(tokens[:, 0])
 
 
 def fused(written: Written) -> Fused:
@@ -254,8 +255,7 @@ class Windows(PatchNet):
     def forward(self, x: Tensor) -> Tensor:
         tokens = self.patches(x).flatten(2).transpose(1, 2)
         halves = self.encoder(tokens.unflatten(1, (2, 10)).flatten(0, 1))
-        out: Tensor = self.head(halves.unflatten(0, (-1, 2)).mean(dim=(1, 2)))
-        return out
+        return self.head(halves.unflatten(0, (-1, 2)).mean(dim=(1, 2)))
 
 
 class Reduced(PatchNet):
@@ -264,8 +264,7 @@ class Reduced(PatchNet):
     def forward(self, x: Tensor) -> Tensor:
         tokens = self.patches(x).flatten(2).transpose(1, 2)
         tokens = tokens + F.scaled_dot_product_attention(tokens, tokens[:, ::2], tokens[:, ::2])
-        out: Tensor = self.head(self.encoder(tokens).mean(dim=1))
-        return out
+        return self.head(self.encoder(tokens).mean(dim=1))
 
 
 @pytest.mark.parametrize("method", ["attention-rollout", "chefer"])
@@ -282,3 +281,55 @@ class Reduced(PatchNet):
 def test_nets_without_attention_of_the_whole_image_are_refused(method: str, net: Any, told: str) -> None:
     with pytest.raises(InputError, match=told):
         make_method(method)(Classifier(net, size=SIZE), pixels(1, SIZE), torch.tensor([[0]]))
+
+
+# ---- attention LRP -------------------------------------------------------------------------------------------
+
+
+class Small(nn.Module):
+    """A transformer without biases, on tokens ``(N, T, 8)``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(8, 2, bias=False, batch_first=True)
+        self.norm = nn.LayerNorm(8, elementwise_affine=False)
+        self.layers = nn.Sequential(
+            nn.Linear(8, 12, bias=False), nn.GELU(), nn.Linear(12, 8, bias=False), nn.Tanh()
+        )
+        self.head = nn.Linear(8, 3, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.norm(x + self.attention(x, x, x)[0])
+        return self.head((x + self.layers(x)).mean(dim=1))
+
+
+def test_relevances_add_up_to_the_logit_if_attention_is_constant() -> None:
+    net, x, labels = drawn(Small()), normal(2, 5, 8, seed=3), torch.tensor([[0, 1, 2]] * 2)
+
+    def linear(given: Tensor) -> Tensor:
+        with LinearOperations("constant"):
+            return net(given)
+
+    assert torch.allclose(linear(x), net(x), atol=1e-5)
+    relevance = input_gradients(linear, x, labels) * x[:, None]
+    assert torch.allclose(relevance.sum(dim=(2, 3)), net(x), atol=1e-4)
+    plain = input_gradients(net, x, labels) * x[:, None]
+    assert not torch.allclose(plain.sum(dim=(2, 3)), net(x), atol=1e-2)
+
+
+def test_attention_shares_relevance_between_values_queries_and_keys() -> None:
+    weights = [normal(4, 4, seed=k) for k in range(3)]
+    x, out = normal(1, 5, 4, seed=5), normal(4, seed=6)
+
+    def attended(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(q @ weights[0], k @ weights[1], v @ weights[2]) @ out
+
+    def logits(given: Tensor) -> Tensor:
+        with LinearOperations("halved"):
+            return attended(given, given, given).sum(dim=1, keepdim=True)
+
+    found = input_gradients(logits, x, torch.zeros(1, 1, dtype=torch.long))[0, 0]
+    copies = [x.clone().requires_grad_() for _ in range(3)]
+    gradients = torch.autograd.grad(attended(*copies).sum(), copies)
+    expected = gradients[0] / 4 + gradients[1] / 4 + gradients[2] / 2
+    assert torch.allclose(found, expected[0], atol=1e-5)

@@ -14,9 +14,8 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.classifier import Classifier
-from proofmap.core import streams
 from proofmap.core.batching import BatchSize
-from proofmap.core.inputs import Inputs, Pictures, Rows, Series
+from proofmap.core.inputs import Rows, Series
 from proofmap.core.progress import Progress
 from proofmap.fills import Blur, Gray, Images
 from proofmap.methods import LearnedMask
@@ -25,18 +24,13 @@ from proofmap.methods.grids import enlarged, smoothing, upsampling
 from proofmap.methods.masks import belief_problem
 from proofmap.methods.masks.belief import BeliefMask
 from proofmap.methods.masks.belief_problem import (
-    BeliefProblem,
-    ClosingFit,
-    least_change,
     pushes,
-    revealed,
     share_thresholds,
-    warped,
 )
-from proofmap.methods.masks.engine import MaskEngine, Slots
+from proofmap.methods.masks.engine import MaskEngine
 from proofmap.session import Session
-from tests.mask_toys import unnormalised
-from tests.sessions import Bound, bound
+from tests.mask_toys import logits_of, seated, unnormalised
+from tests.sessions import bound
 from tests.toys import MEAN, STD, drawn, normal, pixels
 
 SIZE = (12, 16)
@@ -54,15 +48,6 @@ def net(labels: int = 4, **options: Any) -> Classifier:
     )
     given = {"size": SIZE, "mean": MEAN, "std": STD, "batch_size": 64, **options}
     return Classifier(drawn(layers), **given)
-
-
-def seated(method: Bound, images: Tensor, labels: Tensor) -> tuple[BeliefProblem, Slots]:
-    """The pairs ``(images[p], labels[p])`` in slots."""
-    problem = method.problem(method.classifier.frozen())
-    keys = streams.pair_keys(images, list(enumerate(labels.tolist())), 0, "belief-mask")
-    image_of, step = torch.arange(len(images)), torch.zeros_like(labels)
-    slots = {"images": images, "image_of": image_of, "labels": labels, "keys": keys, "step": step}
-    return problem, slots | {name: rows.contiguous() for name, rows in problem.enter(slots).items()}
 
 
 def ratios(f: Classifier, images: Tensor, maps: Tensor, labels: Tensor, **options: Any) -> Tensor:
@@ -83,42 +68,6 @@ def test_a_threshold_leaves_the_share_above_it(shape: tuple[int, ...], most: flo
     at = share_thresholds(maps, shares)
     shown = (maps.flatten(1)[:, None] > at[..., None]).float().mean(dim=2)
     assert (shown - shares).abs().max() <= most + 1e-6 + 1 / math.prod(shape)
-
-
-@pytest.mark.parametrize(
-    "inputs",
-    [
-        Pictures(size=(5, 4), mean=MEAN, std=STD),
-        Series(length=6, mean=(0.0, 1.0), std=(1.0, 2.0)),
-        Rows(columns=4, mean=(0.0,) * 4, std=(1.0,) * 4),
-    ],
-    ids=lambda inputs: inputs.kind,
-)
-def test_what_is_revealed_is_the_composite_of_the_hard_mask_with_the_gradient_of_the_soft_one(
-    inputs: Inputs,
-) -> None:
-    maps, shown = normal(3, *inputs.positions, seed=1), normal(3, *inputs.shape, seed=2)
-    hidden, at = normal(3, 2, *inputs.shape, seed=3), torch.tensor([[0.2, 0.5]]).expand(3, 2)
-    pull, found = normal(3, 2, *inputs.shape, seed=4), []
-    for way in ("revealed", "composite"):
-        leaf = maps.clone().requires_grad_(True)
-        if way == "revealed":
-            seen = revealed(leaf[:, None], at, 0.3, inputs, shown, hidden)
-        else:
-            soft = ((leaf[:, None] - at.view(*at.shape, *[1] * (maps.ndim - 1))) / 0.3).sigmoid()
-            hard = (soft.detach() > 0.5).float() + soft - soft.detach()
-            seen = inputs.composite(hard, shown[:, None], hidden)
-        (slope,) = torch.autograd.grad((pull * seen).sum(), leaf)
-        found.append((seen.detach(), slope))
-    torch.testing.assert_close(*[seen for seen, _ in found])
-    torch.testing.assert_close(*[slope for _, slope in found])
-    assert found[0][1].abs().min() > 0
-    each = (
-        maps[:, None].repeat(1, 2, *[1] * (maps.ndim - 1)).requires_grad_(True)
-    )  # a map for every threshold
-    (slopes,) = torch.autograd.grad((pull * revealed(each, at, 0.3, inputs, shown, hidden)).sum(), each)
-    torch.testing.assert_close(slopes.sum(dim=1), found[0][1])
-    assert not torch.allclose(slopes[:, 0], slopes[:, 1])
 
 
 # ---- the loss --------------------------------------------------------------------------------------------------
@@ -185,9 +134,7 @@ def test_three_steps_of_the_loss_are_those_of_a_plain_loop(target: str) -> None:
 
 def probability(f: Classifier, x: Tensor, label: int) -> Tensor:
     """f(x, a) in float64, differentiable."""
-    mean, std = (torch.tensor(v, dtype=torch.float64).view(-1, 1, 1) for v in (f.mean, f.std))
-    exact = copy.deepcopy(f.net).double()  # type: ignore[union-attr]
-    return exact(((x - mean) / std)[None]).softmax(dim=1)[0, label]
+    return logits_of(f, x).softmax(dim=0)[label]
 
 
 def test_a_label_hardly_believed_may_be_proved_a_little_less() -> None:
@@ -229,16 +176,6 @@ def test_a_push_does_not_vanish_where_the_net_is_sure(logit: float) -> None:
         assert x.grad is not None and x.grad.item() == pytest.approx(expected, rel=1e-4)
 
 
-def test_warped_places_have_the_density() -> None:
-    even = ((torch.arange(1000) + 0.5) / 1000).expand(2, 1000)
-    density = torch.tensor([[0.1, 0.5, 0.0, 0.4], [1.0, 1.0, 1.0, 1.0]])
-    shares = warped(even, density[:, None].expand(2, 1000, 4))
-    for row, expected in zip(shares, ([100, 500, 0, 400], [250] * 4), strict=True):
-        assert torch.histc(row, 4, 0, 1).tolist() == pytest.approx(expected, abs=1)
-        assert bool((row.diff() > 0).all())
-    torch.testing.assert_close(shares[1], even[1])
-
-
 def test_moves_go_where_the_curve_is_far_from_f() -> None:
     problem, slots = seated(
         bound(BeliefMask(fills=("gray",), passes=2000), net()), pixels(3, SIZE), torch.tensor([0, 0, 0])
@@ -260,15 +197,6 @@ def test_moves_go_where_the_curve_is_far_from_f() -> None:
     slots["step"].fill_(7)
     even = (slots["phase"] + 7 * (math.sqrt(5) - 1) / 2) % 1.0
     torch.testing.assert_close(problem.shares(slots), even, atol=1e-5, rtol=0)
-
-
-def test_smoothing_yields_while_f_is_not_matched() -> None:
-    problem, slots = seated(bound(BeliefMask(fills=("gray",)), net()), pixels(1, SIZE), torch.tensor([0]))
-    slots["f"] = torch.tensor([0.4])
-    slots["curve"] = torch.tensor([[[0.3, 0.5, torch.nan]]])
-    assert problem.yielding(slots).item() == pytest.approx(1.0)
-    slots["curve"] = torch.tensor([[[0.4 * math.exp(0.1)]]])
-    assert problem.yielding(slots).item() == pytest.approx(0.5, abs=1e-4)
 
 
 @pytest.mark.parametrize("cells", [(12, 16), (3, 4)])
@@ -360,38 +288,12 @@ def test_the_bounds_enclose_f_and_every_other_map() -> None:
 # ---- the closing fit --------------------------------------------------------------------------------------------
 
 
-def test_the_least_change_is_the_damped_solution_of_least_length() -> None:
-    slopes, errors = normal(4, 3, 5, 6, seed=1), 0.2 * normal(4, 3, seed=2)
-    errors[3] = 9.0  # counts as a half
-    for flat, error, found in zip(
-        slopes.flatten(2).double(), errors.double(), least_change(slopes, errors), strict=True
-    ):
-        damping = 0.05 * flat.square().sum(dim=1).mean()
-        pulled = torch.cat(
-            [flat.T, damping.sqrt() * torch.eye(3, dtype=torch.float64)]
-        )  # ridge as least squares
-        weights = torch.linalg.pinv(pulled.T @ pulled) @ -error.clamp(-0.5, 0.5)
-        torch.testing.assert_close(found.flatten().double(), weights @ flat, rtol=1e-4, atol=1e-6)
-
-
-def test_a_round_visits_every_part_of_the_curve_and_the_next_one_elsewhere() -> None:
-    fit, phase = ClosingFit(48), torch.tensor([[0.1, 0.95]])
-    rounds = [
-        torch.cat([fit.places(torch.tensor([step]), phase) for step in range(8 * r, 8 + 8 * r)])
-        for r in range(3)
-    ]
-    for seen in rounds:
-        assert torch.equal((seen * 8).long(), torch.arange(8)[:, None].expand(8, 2))
-    assert min((a - b).abs().min() for a, b in itertools.combinations(rounds, 2)) > 0.02
-
-
 def test_two_rounds_of_the_closing_fit_are_those_of_a_plain_loop() -> None:
     f, images, labels = net(), pixels(2, SIZE), torch.tensor([2, 0])
     s = BeliefMask(
         passes=48, fills=("gray", "blur"), grid=8, temperature=0.5
     )  # 24 steps, the last 12 are 3 rounds of 4
     problem, slots = seated(bound(s, f), images, labels)
-    slots |= {name: torch.zeros_like(slots["weights"]) for name in ("first", "second")}
     slots["scale"] = torch.ones(2)
     slots["step"].fill_(12)
     engine, hidden = MaskEngine(problem, BatchSize(16)), unnormalised(f, problem.backgrounds(slots))
@@ -439,7 +341,6 @@ def test_labels_that_are_far_from_f_or_sure_learn_to_the_end() -> None:
     ready = bound(BeliefMask(passes=48, fills=("gray", "blur"), grid=8), f)
     problem, slots = seated(ready, images, labels)
     assert slots["opens"].tolist() == [12, 12, 12]
-    slots |= {name: torch.zeros_like(slots["weights"]) for name in ("first", "second")}
     believed = slots["f"]
     slots["curve"] = (believed[:, None, None] * torch.tensor([1.0, 1.9, 2.1])[:, None, None]).repeat(1, 2, 5)
     slots["step"].fill_(12)
@@ -458,7 +359,7 @@ def test_labels_that_are_far_from_f_or_sure_learn_to_the_end() -> None:
 
 
 def test_the_closing_fit_brings_areas_nearer_to_f(monkeypatch: pytest.MonkeyPatch) -> None:
-    f, images = net(), pixels(6, SIZE)
+    f, images = net(), pixels(3, SIZE)
     labels = f.top(images, 2)
     s, missed = BeliefMask(passes=198, fills=("gray", "blur"), grid=16, smoothness=0.03), []
     for least in (4, 10**6):
@@ -471,22 +372,6 @@ def test_the_closing_fit_brings_areas_nearer_to_f(monkeypatch: pytest.MonkeyPatc
 
 
 # ---- settings and nets -----------------------------------------------------------------------------------------
-
-
-def test_the_cost_counts_every_pass_and_those_to_begin() -> None:
-    seen = 0
-
-    def counting(x: Tensor) -> Tensor:
-        nonlocal seen
-        seen += len(x)
-        return x.flatten(2).mean(dim=2)
-
-    ready = bound(
-        BeliefMask(passes=7, fills=("gray", "noise"), grid=4), Classifier(counting, size=8, batch_size=16)
-    )
-    seen = 0
-    ready(torch.rand(2, 3, 8, 8), torch.tensor([[0, 1], [1, 2]]))
-    assert seen == 2 * ready.cost(2).passes == 4 * (2 + 6)
 
 
 def test_a_session_has_the_random_images_of_fills_that_name_none() -> None:

@@ -33,26 +33,6 @@ def test_random_maps_are_standard_normal() -> None:
     assert abs(np.corrcoef(maps.flatten(1).numpy())[0, 1]) < 0.05
 
 
-def test_random_is_one_map_for_all_labels_or_one_for_each(images: Tensor) -> None:
-    f = linear_classifier(SIZE)
-    shared, own = Random()(f, images, LABELS), Random(per_label=True)(f, images, LABELS)
-    assert torch.equal(shared[:, 0], shared[:, 1]) and torch.equal(shared[:, 0], shared[:, 2])
-    flat = own.flatten(0, 1).flatten(1)
-    assert len(torch.unique(flat, dim=0)) == 9
-    assert (Random().label_free, Random(per_label=True).label_free) == (True, False)
-
-
-def test_a_random_map_belongs_to_its_image_label_and_seed_bit_for_bit(images: Tensor) -> None:
-    f = linear_classifier(SIZE)
-    maps = Random(per_label=True)(f, images, LABELS, seed=7)
-    for i in range(3):
-        for j in range(3):
-            alone = Random(per_label=True)(f, images[i : i + 1], LABELS[i : i + 1, j : j + 1], seed=7)
-            assert torch.equal(alone[0, 0], maps[i, j])
-    order = torch.tensor([2, 0, 1])
-    assert torch.equal(Random()(f, images[order], LABELS[order]), Random()(f, images, LABELS)[order])
-
-
 # ---- centred Gaussian --------------------------------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""Extremal perturbations: parametrisation, pyramid, ranked area and descent against plain loops; areas that are reached."""
+"""Extremal perturbations, masks of Fong and Vedaldi, and DiffMask: against plain loops in float64, and a patch that is found."""
 
 from __future__ import annotations
 
@@ -8,12 +8,20 @@ import numpy as np
 import pytest
 import scipy
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.distributions import Bernoulli, kl_divergence
 
 from proofmap.classifier import Classifier
+from proofmap.core import streams
 from proofmap.core.inputs import Series
 from proofmap.core.progress import Progress
+from proofmap.fills.simple import Median
+from proofmap.methods import make_method
+from proofmap.methods.masks.diffmask import DiffMask, divergence, expected_open, hard_concrete
 from proofmap.methods.masks.extremal import ExtremalPerturbation
+from proofmap.methods.masks.fong_vedaldi import FongVedaldi
+from proofmap.methods.masks.method import add_noise_
 from tests.mask_toys import SIZE, gradient_of, in_and_out, lively, logits_of, patch_task, seated, unnormalised
 from tests.sessions import bound
 from tests.toys import normal, pixels
@@ -50,16 +58,6 @@ def test_masks_are_smooth_maxima_of_their_parameters() -> None:
     torch.testing.assert_close(found[1, 0], plain_mask(w[1, 0], rows, columns), rtol=0, atol=1e-5)
 
 
-def test_a_parameter_of_one_makes_a_mask_of_one_around_it() -> None:
-    problem = bound(S, lively()).problem(lively())
-    w = torch.zeros(1, 1, *CELLS)
-    w[0, 0, 3, 4] = 1.0
-    mask = problem.masks(w)[0, 0]
-    assert mask[6:8, 8:10].min() > 0.95 and mask[0, 0] == 0 and mask.max() <= 1
-    constant = problem.masks(torch.full((1, 1, *CELLS), 0.5))
-    assert float(constant.max() - constant.min()) < 1e-6  # no place is preferred before the net is asked
-
-
 def test_the_pyramid_and_what_lies_between_its_levels() -> None:
     f, image = lively(), pixels(1, SIZE)
     problem, slots = seated(bound(S, f), image, torch.tensor([0]))
@@ -82,18 +80,6 @@ def test_the_pyramid_and_what_lies_between_its_levels() -> None:
         share = level - below
         expected = (1 - share) * blurred[below][:, i, j] + share * blurred[below + 1][:, i, j]
         torch.testing.assert_close(found[:, i, j], expected, rtol=0, atol=1e-5)
-
-
-def test_the_area_error_is_that_of_the_sorted_mask() -> None:
-    problem = bound(S, lively()).problem(lively())
-    points = normal(2, 2, 12, 16, seed=4).sigmoid()
-    found = problem.area_errors(points)
-    for p in range(2):
-        for k, ones in enumerate((19, 58)):  # of 192 points
-            template = [0.0] * (192 - ones) + [1.0] * ones
-            ordered = sorted(points[p, k].flatten().tolist())
-            expected = sum((a - b) ** 2 for a, b in zip(ordered, template, strict=True)) / 192
-            assert found[p, k].item() == pytest.approx(expected, rel=1e-5)
 
 
 def test_two_steps_are_those_of_a_plain_loop() -> None:
@@ -171,3 +157,154 @@ def test_series_are_blurred_by_time_steps_and_masked_by_segments() -> None:
     event[0, 0, 8:16] = 4.0
     maps = S.changed(steps=20, areas=(0.25,), smooth=0.0)(f, event, torch.tensor([[1]]))
     assert maps.shape == (1, 1, 4) and int(maps.argmax()) == 1
+
+
+# ---- Fong and Vedaldi, DiffMask ------------------------------------------------------------------------------
+
+
+def plain_blur(m: Tensor, sigma: float) -> Tensor:
+    """A Gaussian blur ``(H, W)`` cut at 4 sigma, edges repeated."""
+    radius = math.ceil(4 * sigma)
+    line = torch.exp(-0.5 * (torch.arange(-radius, radius + 1, dtype=m.dtype) / sigma) ** 2)
+    line = line / line.sum()
+    padded = F.pad(m[None, None], [radius] * 4, mode="replicate")
+    return F.conv2d(F.conv2d(padded, line.view(1, 1, -1, 1)), line.view(1, 1, 1, -1))[0, 0]
+
+
+@pytest.mark.parametrize("preset", ["original", "pytorch"])
+def test_the_loss_is_that_of_a_plain_loop(preset: str) -> None:
+    f, images, labels = lively(), pixels(2, SIZE), torch.tensor([2, 0])
+    s = FongVedaldi.preset(preset, grid=8)
+    problem, slots = seated(bound(s, f), images, labels)
+    slots["step"].fill_(5)
+    deleted = normal(2, 1, 6, 8, seed=1).sigmoid()
+    losses, gradient = gradient_of(problem, deleted, slots)
+    keys = streams.step_keys(slots["keys"], slots["step"], 3)
+    shifts = streams.integers(keys[:, 0], 2, 5) - 2
+    for p in range(2):
+        m = (1 - deleted[p, 0].double()).requires_grad_(True)
+        x, hidden = images[p].double(), unnormalised(f, slots["hidden 0"][p])
+        if preset == "original":
+            up = F.interpolate(m[None, None], size=SIZE, mode="bilinear", align_corners=False)[0, 0]
+            up = plain_blur(up, 5.0)
+            rows = [min(11, max(0, i + int(shifts[p, 0]))) for i in range(12)]
+            columns = [min(15, max(0, j + int(shifts[p, 1]))) for j in range(16)]
+            x = (up * x + (1 - up) * hidden)[:, rows][:, :, columns]
+            weights, reduced = (1e-4, 1e-2), torch.sum
+        else:
+            up = F.interpolate(m[None, None], size=SIZE, mode="bilinear", align_corners=True)[0, 0]
+            noise = add_noise_(torch.zeros_like(images), keys[:, 1], 1.0)[p].double()
+            x = up * x + (1 - up) * hidden + 0.2 * torch.tensor(f.std).view(-1, 1, 1) * noise
+            weights, reduced = (0.01, 0.2), torch.mean
+        rough = reduced((m[1:] - m[:-1]).abs() ** 3) + reduced((m[:, 1:] - m[:, :-1]).abs() ** 3)
+        value = logits_of(f, x).softmax(dim=0)[labels[p]]
+        loss = value + weights[0] * reduced((1 - m).abs()) + weights[1] * rough
+        (expected,) = torch.autograd.grad(loss, m)
+        assert losses[p].item() == pytest.approx(loss.item(), rel=1e-4)
+        torch.testing.assert_close(gradient[p, 0].double(), -expected, rtol=1e-3, atol=1e-6)
+
+
+def test_the_first_disc_is_the_smallest_that_takes_the_label_away() -> None:
+    f, image = patch_task(3.0)
+    ready = bound(FongVedaldi(mask_blur=0.0, grid=16, fill="gray"), f)
+    _, slots = seated(ready, image.expand(2, -1, -1, -1), torch.tensor([0, 1]))
+    gray = f.blank(1)[0]
+    whole, nothing = (f.probabilities(x[None])[0, 0].item() for x in (image[0], gray))
+    expected = None
+    for k in range(34):
+        radius = 170 / 224 * 16 * k / 33
+        away = [[math.hypot(i - 5.5, j - 7.5) for j in range(16)] for i in range(12)]
+        disc = (torch.tensor(away) < radius).float()
+        left = f.probabilities((disc * gray + (1 - disc) * image[0])[None])[0, 0].item()
+        if (left - nothing) / (whole - nothing) < 0.01:
+            expected = disc
+            break
+    assert expected is not None and 0 < expected.mean() < 1
+    torch.testing.assert_close(slots["weights"][0, 0], expected)
+    assert not bool(slots["weights"][1].any())  # gray strengthens label 1: there is nothing to delete
+
+
+@pytest.mark.parametrize("options", ["preset=pytorch,steps=40", "jitter=0,mask_blur=1,steps=40,l1=0.003"])
+def test_the_patch_is_found(options: str) -> None:
+    f, image = patch_task()
+    inside, outside = in_and_out(
+        make_method(f"fong-vedaldi:{options},grid=16,fill=gray")(f, image, torch.tensor([[0]]))
+    )
+    assert inside > 0.8 and outside < 0.3
+
+
+def test_presets_are_the_sources() -> None:
+    original, other = FongVedaldi(), FongVedaldi.preset("pytorch")
+    assert original == FongVedaldi.preset("original")
+    assert (original.steps, original.grid, original.learning_rate, original.beta) == (300, 28, 0.1, 3)
+    assert (original.l1, original.tv, original.jitter, original.mask_blur) == (1e-4, 1e-2, 4, 5)
+    assert (other.steps, other.l1, other.tv, other.noise, other.penalty) == (500, 0.01, 0.2, 0.2, "mean")
+    assert other.corners and other.fill == Median(kernel=11) and other.start == "ones"
+
+
+# ---- DiffMask ------------------------------------------------------------------------------------------------
+
+
+def test_gates_are_open_as_often_as_expected() -> None:
+    weights = torch.linspace(-4, 4, 9)
+    u = streams.uniform(torch.tensor(streams.key_of("gates")), 9 * 20_000).view(-1, 9)
+    gates = hard_concrete(weights, u)
+    torch.testing.assert_close((gates > 0).float().mean(dim=0), expected_open(weights), rtol=0, atol=0.01)
+    assert bool((gates == 0).any()) and bool((gates == 1).any()) and gates.min() >= 0 and gates.max() <= 1
+
+
+def test_the_divergence_is_that_of_two_coins() -> None:
+    f, q = torch.tensor([0.01, 0.3, 0.5, 0.99]), torch.tensor([0.2, 0.3, 0.9, 0.4])
+    expected = kl_divergence(Bernoulli(f), Bernoulli(q))
+    torch.testing.assert_close(divergence(f, q.log()), expected, rtol=1e-4, atol=1e-6)
+    assert divergence(torch.tensor(1.0), torch.tensor(-math.inf)).isfinite()
+
+
+def test_two_steps_of_loss_and_multiplier_are_those_of_a_plain_loop() -> None:
+    f, images, labels = lively(), pixels(2, SIZE), torch.tensor([2, 0])
+    s = DiffMask(grid=8, samples=2, fill="blur", dual_start=3.0, dual_rate=0.7)
+    problem, slots = seated(bound(s, f), images, labels)
+    price = [3.0, 3.0]
+    for step in range(2):
+        slots["step"].fill_(step)
+        weights = normal(2, 1, 6, 8, seed=5 + step)
+        keys = streams.step_keys(slots["keys"], slots["step"], 4)
+        losses, gradient = gradient_of(problem, weights, slots)
+        for p in range(2):
+            own = weights[p, 0].double().requires_grad_(True)
+            believed = float(f.probabilities(images[p : p + 1])[0, labels[p]])
+            apart: Tensor = torch.zeros((), dtype=torch.float64)
+            for k in range(2):
+                u = streams.uniform(keys[p, k], 48).view(6, 8).double()
+                z = ((own + (u / (1 - u)).log()) / (2 / 3)).sigmoid() * 1.2 - 0.1
+                up = F.interpolate(z.clamp(0, 1)[None, None], size=SIZE, mode="bilinear")[0, 0]
+                x = up * images[p] + (1 - up) * unnormalised(f, slots["hidden 0"][p])
+                q = logits_of(f, x).softmax(dim=0)[labels[p]]
+                left, right = (
+                    believed * (believed / q).log(),
+                    (1 - believed) * ((1 - believed) / (1 - q)).log(),
+                )
+                apart = apart + (left + right) / 2
+            shut = 2 / 3 * math.log(0.1 / 1.1)
+            loss = (own - shut).sigmoid().mean() + price[p] * (apart - 0.05)
+            price[p] = max(0.0, price[p] + 0.7 * (apart.item() - 0.05))
+            (expected,) = torch.autograd.grad(loss, own)
+            assert losses[p].item() == pytest.approx(loss.item(), rel=1e-3, abs=1e-4)
+            torch.testing.assert_close(gradient[p, 0].double(), expected, rtol=2e-3, atol=1e-6)
+            assert slots["lambda"][p].item() == pytest.approx(price[p], rel=1e-3)
+
+
+def test_the_patch_is_found_and_belief_is_kept_within_the_margin() -> None:
+    f, image = patch_task()
+    maps = DiffMask(grid=16, fill="gray", margin=0.02)(f, image, torch.tensor([[0]]))
+    inside, outside = in_and_out(maps)
+    assert inside > 0.7 and outside < 0.05
+    kept = f.inputs.composite((maps[:, 0] > 0.5).float(), image, f.blank(1))
+    q, believed = f.log_f(f.logits(kept))[:, 0], f.probabilities(image)[:, 0]
+    assert divergence(believed, q).item() < 0.05
+
+
+def test_a_label_that_needs_no_proof_gets_no_gates() -> None:
+    f, image = patch_task()
+    maps = DiffMask(grid=16, fill="gray", margin=3.0, steps=60)(f, image, torch.tensor([[0]]))
+    assert maps.max() < 0.2  # gray alone is within so wide a margin

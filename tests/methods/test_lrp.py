@@ -1,8 +1,9 @@
-"""Layer-wise relevance propagation, against Captum, sums written out by hand, and nets that compute the same otherwise."""
+"""Layer-wise relevance propagation and DeepLIFT, against Captum, sums written out by hand, and nets that compute the same otherwise."""
 
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -13,14 +14,20 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from proofmap.classifier import Classifier
+from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Rows
+from proofmap.fills import Fill, make_fill
 from proofmap.methods import make_method
+from proofmap.methods.gradients.paths import gap
+from proofmap.methods.propagation import deep_lift
+from proofmap.methods.propagation.deep_lift import DeepLIFT
 from proofmap.methods.propagation.lrp import LRP, ContrastiveLRP
 from proofmap.models.efficientnet_lite import InvertedResidual
 from proofmap.models.resnets import BasicBlock
-from tests.methods.test_gradients import LABELS, normalised
-from tests.methods.test_rectified import RELUS, Functional
+from proofmap.session import Session
+from tests.methods.test_gradients import LABELS, RELUS, Functional, deeper_net, normalised
+from tests.sessions import bound
 from tests.toys import MEAN, STD, conv_net, drawn, normal, pixels
 
 PRESETS = list(LRP.shortcuts["preset"])
@@ -213,8 +220,7 @@ class Written(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         features = self.layers[:4](x).mean((2, 3))
-        out: Tensor = features @ self.layers[6].weight.T + self.layers[6].bias
-        return out
+        return features @ self.layers[6].weight.T + self.layers[6].bias
 
 
 class Scaled(nn.Module):
@@ -227,8 +233,7 @@ class Scaled(nn.Module):
         self.register_buffer("std", torch.tensor(STD).view(1, 3, 1, 1))
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.net((x - self.mean) / self.std)
-        return out
+        return self.net((x - self.mean) / self.std)
 
 
 @pytest.mark.parametrize("rectify", RELUS)
@@ -373,8 +378,7 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         tokens = self.embed(x).flatten(2).transpose(1, 2)
-        out: Tensor = self.head(self.attend(tokens, tokens, tokens, need_weights=False)[0].mean(dim=1))
-        return out
+        return self.head(self.attend(tokens, tokens, tokens, need_weights=False)[0].mean(dim=1))
 
 
 class Gate(nn.Module):
@@ -384,8 +388,7 @@ class Gate(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.features(x)
-        out: Tensor = self.head((y * y.mean(dim=(2, 3), keepdim=True).sigmoid()).mean(dim=(2, 3)))
-        return out
+        return self.head((y * y.mean(dim=(2, 3), keepdim=True).sigmoid()).mean(dim=(2, 3)))
 
 
 def normed() -> nn.Module:
@@ -427,3 +430,170 @@ def test_probabilities_are_refused(name: str) -> None:
 def test_rows_have_no_box() -> None:
     with pytest.raises(InputError, match="use first=w-squared"):
         LRP(first="box")(rows_classifier(mlp()), torch.ones(1, 5), torch.tensor([[0]]))
+
+
+# ---- DeepLIFT ------------------------------------------------------------------------------------------------
+
+
+def curved_net() -> nn.Sequential:
+    """Activations of many shapes, a maximum over overlapping windows, and one over all places."""
+    return drawn(
+        nn.Sequential(
+            nn.Conv2d(3, 6, 3, padding=1),
+            nn.Tanh(),
+            nn.MaxPool2d(3, stride=2, padding=1),
+            nn.Conv2d(6, 6, 3, padding=1),
+            nn.ELU(),
+            nn.MaxPool2d(4),
+            nn.Flatten(),
+            nn.Linear(6, 5),
+            nn.Sigmoid(),
+            nn.Linear(5, 4),
+        ),
+        seed=6,
+    )
+
+
+def without_maxima(net: nn.Sequential) -> nn.Sequential:
+    """The same with means in place of maxima."""
+    return nn.Sequential(
+        *(nn.AvgPool2d(m.kernel_size, m.stride, m.padding) if isinstance(m, nn.MaxPool2d) else m for m in net)
+    )
+
+
+NETS = {"rectified": conv_net, "pooled": pooled_net, "batch-norms": deeper_net, "curved": curved_net}
+
+
+def deep_lift_of_captum(
+    captum: ModuleType, net: nn.Module, images: Tensor, start: Tensor, label: int
+) -> tuple[Tensor, Tensor]:
+    """Captum's values and how far their sum is off, by its own account."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it puts hooks on the net
+        values, off = captum.DeepLift(net).attribute(
+            normalised(images), start, target=label, return_convergence_delta=True
+        )
+    return values.detach().sum(dim=1), off.detach()
+
+
+@pytest.mark.parametrize("net", NETS)
+@pytest.mark.parametrize("baseline", ["gray", "gray:color=0", "blur:sigma=2,kernel=5"])
+def test_it_is_captums_for_every_label(net: str, baseline: str, captum: ModuleType) -> None:
+    images, inner = pixels(3, 8), without_maxima(NETS[net]())
+    f = classifier(inner)
+    maps = DeepLIFT(baseline=make_fill(baseline))(f, images, LABELS)
+    start = normalised(bound(make_fill(baseline), f)(images, torch.zeros(3, dtype=torch.int64)))
+    for j in range(4):
+        expected, _ = deep_lift_of_captum(captum, inner, images, start, j)
+        both = torch.stack([maps[:, j].flatten(), expected.flatten()])
+        assert float(torch.corrcoef(both)[0, 1]) > 0.9999
+        assert_same(maps[:, j], expected)
+
+
+@pytest.mark.parametrize("kernel, stride", [(2, 2), (3, 1)])
+def test_maxima_share_their_change_between_two_winners(kernel: int, stride: int) -> None:
+    """Written out for every window: overlapping ones, too."""
+    side = (4 - kernel) // stride + 1
+    head = drawn(nn.Linear(3 * side * side, 4))
+    f = Classifier(nn.Sequential(nn.MaxPool2d(kernel, stride), nn.Flatten(), head), size=4)
+    images, start = pixels(1, 4), pixels(1, 4, seed=7)
+    expected = torch.zeros(4, 4, 4)
+    for c in range(3):
+        for i in range(side):
+            for j in range(side):
+                rows, columns = (slice(k * stride, k * stride + kernel) for k in (i, j))
+                x, before = images[0, c, rows, columns], start[0, c, rows, columns]
+                y, begun = x.max(), before.max()
+                weight = head.weight[:, (c * side + i) * side + j].detach()
+                for window, share in (
+                    (x, torch.maximum(y, begun) - begun),
+                    (before, y - torch.maximum(y, begun)),
+                ):
+                    place = divmod(int(window.argmax()), kernel)
+                    expected[:, i * stride + place[0], j * stride + place[1]] += weight * share
+
+    class Before(Fill):
+        name, description = "before", "another picture"
+
+        def backgrounds(self, session: Session, images: Tensor, keys: Tensor) -> Tensor:
+            return start.expand_as(images)
+
+    assert_same(DeepLIFT(baseline=Before())(f, images, LABELS[:1])[0], expected)
+
+
+@pytest.mark.parametrize("rectify", RELUS)
+def test_to_deep_lift_it_does_not_matter_how_a_net_rectifies(rectify: str) -> None:
+    images = pixels(2, 8)
+    found = DeepLIFT()(classifier(Functional(rectify)), images, LABELS[:2])
+    assert_same(found, DeepLIFT()(classifier(conv_net()), images, LABELS[:2]))
+
+
+@pytest.mark.parametrize("net", [*NETS.values(), residual_net, partial(Functional, "F.relu6")])
+@pytest.mark.parametrize("baseline", ["gray", "noise"])
+def test_values_add_up_to_the_change_of_the_logit(net: Any, baseline: str) -> None:
+    f, images = classifier(net()), pixels(3, 8)
+    fill = make_fill(baseline)
+    sums = DeepLIFT(baseline=fill)(f, images, LABELS).sum(dim=(2, 3))
+    start = bound(fill, f)(images, streams.image_keys(images, 0, 0, "deep-lift"))
+    assert gap(sums, f.logits(images) - f.logits(start), LABELS) < 1e-3
+
+
+def test_a_wrong_sum_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the exponential were thought to be linear."""
+
+    class Exponential(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.exp()
+
+    f = classifier(drawn(nn.Sequential(nn.Flatten(), nn.Linear(192, 6), Exponential(), nn.Linear(6, 4))))
+    with pytest.raises(InputError, match="no rule for an operation of this net: Exp "):
+        DeepLIFT()(f, pixels(2, 8), LABELS[:2])
+    monkeypatch.setattr(deep_lift, "KNOWN", deep_lift.KNOWN | {"Exp"})
+    with pytest.warns(UserWarning, match="the maps of deep-lift should add up to"):
+        DeepLIFT()(f, pixels(2, 8), LABELS[:2])
+
+
+def test_where_nothing_changes_the_derivative_counts() -> None:
+    """A baseline that is the image: no change to share out, and no NaN."""
+    f, images = classifier(curved_net()), torch.tensor(MEAN).view(1, 3, 1, 1).expand(1, 3, 8, 8).clone()
+    images[0, 0, 0, 0] += 0.2
+    maps = DeepLIFT()(f, images, LABELS[:1])
+    assert bool(maps.isfinite().all())
+    assert maps[0, :, 1:].abs().max() == 0
+
+
+def test_a_net_that_goes_two_ways_is_refused() -> None:
+    class Branching(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(3, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.layer(x.relu() if bool((x != 0).any()) else x)
+
+    f = rows_classifier(drawn(Branching()), columns=3)
+    with pytest.raises(InputError, match="calls the same layers for every input"):
+        DeepLIFT()(f, torch.ones(1, 3), torch.tensor([[0]]))
+
+
+class Squared(nn.Module):
+    """A product of two things that both depend on the input, with something added in the same step."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.layer, self.kind = nn.Linear(3, 3), kind
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.layer(x)
+        if self.kind == "addmm":
+            mixed: Tensor = torch.stack([torch.addmm(self.layer.weight, row.T, row) for row in y[:, None]])
+            return mixed.flatten(1)
+        mixed = torch.stack([torch.conv1d(row[None, None], row[None, None]) for row in y])
+        return torch.cat([mixed.flatten(1), y], dim=1)
+
+
+@pytest.mark.parametrize("kind", ["addmm", "conv1d"])
+def test_a_product_within_another_step_is_refused(kind: str) -> None:
+    f = rows_classifier(drawn(Squared(kind)), columns=3)
+    with pytest.raises(InputError, match="no rule for a product of two tensors"):
+        DeepLIFT()(f, torch.ones(1, 3), torch.tensor([[0]]))

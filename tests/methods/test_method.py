@@ -1,8 +1,10 @@
-"""What a method is, how it is written down, and how other packages add theirs."""
+"""What a method is, how other packages add theirs, what its passes are, and that nothing outlives the call."""
 
 from __future__ import annotations
 
+import gc
 import sys
+from collections import Counter
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,16 +15,14 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core import registry
-from proofmap.core.errors import InputError
-from proofmap.fills import Blur, Noise
-from proofmap.methods import METHODS, LearnedMask, Method, make_method
-from proofmap.methods.cams import GradCAM
-from proofmap.methods.controls import Random, TopLabel
+from proofmap.methods import METHODS, Cost, Method, make_method
 from proofmap.methods.from_function import FromFunction
-from proofmap.methods.gradients.plain import Gradient
 from proofmap.plugins.identity import identity
 from proofmap.session import Session
-from tests.toys import linear_classifier, normal, pixels
+from tests.methods.test_gradients import LABELS as THREE_ROWS
+from tests.methods.test_lrp import classifier, pooled_net
+from tests.sessions import bound
+from tests.toys import counted_classifier, linear_classifier, normal, pixels
 
 SIZE = 4
 LABELS = torch.tensor([[0, 2], [1, 3]])
@@ -41,79 +41,6 @@ def images() -> Tensor:
 # ---- specs -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "spec, method",
-    [
-        ("random", Random()),
-        (" gradient ", Gradient()),
-        ("gradient:channels=mean", Gradient(channels="mean")),
-        ("random:per_label=true,seed_offset=3", Random(per_label=True, seed_offset=3)),
-        ("random:per-label=False", Random()),
-        ("learned-mask:tv=0.5,scale=4,steps=7", LearnedMask(tv=0.5, scale=4, steps=7)),
-        ("learned-mask:l1=1e-3,fill=gray,merge=sum", LearnedMask(l1=1e-3, fill="gray", merge="sum")),
-        ("learned-mask:l1=none,scale=2.5", LearnedMask(scale=2.5)),
-        ("learned-mask:preset=paper", LearnedMask.preset("paper")),
-        ("learned-mask:preset=released,tv=0.1", LearnedMask.preset("released", tv=0.1)),
-        ("grad-cam:layer=features.3", GradCAM(layer="features.3")),
-        ("grad-cam:layer=3", GradCAM(layer="3")),
-        ("top-label:gradient", TopLabel(of=Gradient())),
-        ("top-label:learned-mask:tv=0.5,steps=3", TopLabel(of=LearnedMask(tv=0.5, steps=3))),
-        ("top-label:top-label:random", TopLabel(of=TopLabel(of=Random()))),
-        ("learned-mask:fill=blur(sigma=3,kernel=5),tv=0", LearnedMask(fill=Blur(sigma=3, kernel=5), tv=0)),
-        ({"method": "learned-mask", "tv": 0.5, "fill": {"fill": "noise"}}, LearnedMask(tv=0.5, fill=Noise())),
-        ({"method": "top-label", "of": "random"}, TopLabel(of=Random())),
-    ],
-)
-def test_a_method_is_written_with_its_settings(spec: Any, method: Method) -> None:
-    assert make_method(spec) == method
-
-
-def test_a_method_stays_what_it_is() -> None:
-    method = Random(seed_offset=5)
-    assert make_method(method) is method
-
-
-@pytest.mark.parametrize(
-    "spec, told",
-    [
-        ("grad-camm", r"no method is named 'grad-camm'\. Did you mean 'grad-cam'"),
-        ("", "no method is named ''"),
-        (
-            "saliency-9000",
-            r"Known are: .*belief-mask, .*real-time-saliency, .*, and \d+ more; proofmap list methods lists them",
-        ),
-        (
-            "learned-mask:tvv=0.1",
-            "'learned-mask' has no setting 'tvv'. Did you mean 'tv'\\? Its settings are: preset, steps, distractors",
-        ),
-        ("learned-mask:fast", "has no setting 'fast'"),
-        ("centered-gaussian:width=3", "Its settings are: sigma"),
-        ("learned-mask:steps=many", "steps must be a whole number, not 'many'"),
-        ("learned-mask:steps=2.5", "steps must be a whole number, not '2.5'"),
-        ("learned-mask:steps=0", "steps must be a whole number of at least 1, not 0"),
-        ("learned-mask:tv=big", "tv must be a number, not 'big'"),
-        ("learned-mask:tv=-1", "tv must be at least 0"),
-        ("learned-mask:tv_border=no", "tv_border must be true or false, not 'no'"),
-        ("learned-mask:objective=best", "objective must be one of nll, nll-of-mean, released, not 'best'"),
-        ("learned-mask:preset=slow", "no preset 'slow'; known are fast, paper, released"),
-        ("learned-mask:fill=grey", "no fill is named 'grey'"),
-        ("random:preset=paper", "'random' has no setting 'preset'"),
-        ("gradient:channels=median", "channels must be one of max, sum, mean, not 'median'"),
-        ("centered-gaussian:sigma=0", "sigma must be positive"),
-        ("top-label", "needs the method whose map it shows, such as top-label:grad-cam"),
-        ("top-label:nothing", "no method is named 'nothing'"),
-    ],
-)
-def test_what_cannot_be_read_is_told(spec: str, told: str) -> None:
-    with pytest.raises(InputError, match=told):
-        make_method(spec)
-
-
-def test_only_names_methods_and_functions_are_methods() -> None:
-    with pytest.raises(InputError, match="a method is a name, a Method or a function, not int"):
-        make_method(3)  # type: ignore[arg-type]
-
-
 # ---- settings that travel ----------------------------------------------------------------------------------
 
 
@@ -128,8 +55,7 @@ class Given(Method):
     given: Any = None
 
     def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
-        given: Tensor = self.given
-        return given
+        return self.given
 
 
 class GivenOnce(Given):
@@ -147,25 +73,6 @@ def test_a_label_free_method_is_asked_for_one_map_and_shows_it_for_all(f: Classi
     one = normal(2, 1, SIZE, SIZE)
     maps = GivenOnce(given=one)(f, images, LABELS)
     assert torch.equal(maps, one.expand(-1, 2, -1, -1))
-
-
-def test_a_method_may_write_into_the_images_and_labels_that_it_is_given(
-    f: Classifier, images: Tensor
-) -> None:
-    class Writing(Given):
-        def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
-            images.requires_grad_(True).data.zero_()
-            labels.zero_()
-            return super().maps(session, images, labels)
-
-    x, labels = images.clone(), LABELS.clone()
-    Writing(given=normal(2, 2, SIZE, SIZE))(f, x, labels)
-    assert torch.equal(x, images) and not x.requires_grad and torch.equal(labels, LABELS)
-
-
-def test_a_method_that_returns_another_shape_is_told(f: Classifier, images: Tensor) -> None:
-    with pytest.raises(InputError, match=r"returned maps \(2, 2, 3, 4\), expected \(2, 2, 4, 4\)"):
-        Given(given=normal(2, 2, 3, 4))(f, images, LABELS)
 
 
 # ---- functions ---------------------------------------------------------------------------------------------
@@ -251,3 +158,111 @@ def test_every_method_runs_on_deterministic_kernels(monkeypatch: pytest.MonkeyPa
     FromFunction(function=watching)(linear_classifier(8, 3), pixels(1, 8), torch.tensor([[0]]))
     assert seen == [(True, False)]
     assert (torch.backends.cudnn.deterministic, torch.backends.cudnn.allow_tf32) == before
+
+
+# ---- passes --------------------------------------------------------------------------------------------------
+
+
+SHARED = {
+    "gradient": 1,
+    "gradient-x-input": 1,
+    "guided-backprop": 1,
+    "lrp": 1,
+    "contrastive-lrp": 1,
+    "deep-lift": 2,
+    "smooth-grad:samples=3": 3,
+    "integrated-gradients:steps=30": 32,
+    "grad-cam": 1,
+    "layer-cam": 1,
+    "score-cam": 13,
+    "occlusion:window=3,stride=2": 17,
+    "rise:masks=70,grid=3": 70,
+    "belief-order:regions=4,superpixels=grid": 16,
+}
+"""Passes of methods for which all labels share the forward passes."""
+
+
+@pytest.mark.parametrize("spec, passes", SHARED.items())
+def test_all_labels_share_the_forward_passes(spec: str, passes: int) -> None:
+    f, tally = counted_classifier(size=8)
+    ready = bound(make_method(spec), f)
+    f.frozen()  # which looks at the net
+    for labels in ([[0]], [[0, 1, 2]]):
+        tally.reset()
+        ready(pixels(1, 8), torch.tensor(labels))
+        cost = ready.cost(len(labels[0])) or Cost()
+        assert tally.images == passes and (cost.gradient or cost.forward == passes)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "diffmask:steps=2,grid=4,fill=noise",
+        "extremal-perturbation:steps=2,areas=0.2,step=60,sigma=60",
+        "fong-vedaldi:steps=2,grid=8",
+        "fong-vedaldi:steps=1,fill=noise",
+        "fong-vedaldi:preset=pytorch,steps=2",
+        "iba:steps=2,samples=2,fill=noise,pool=8",
+        "igos++:iterations=2,integration=2,grid=8",
+        "rate-distortion:steps=2,grid=4",
+        "learned-mask:steps=4,scale=2,fill=noise",
+        "learned-mask:steps=4,scale=2,fill=gray",
+        "learned-mask:steps=4,scale=2,fill=noise,masks=3",
+        "shapley:regions=5",
+        "shapley:regions=5,fill=noise",
+        "kernel-shap:samples=20,regions=5",
+        "greedy-insertion:regions=9",
+        "greedy-insertion:regions=9,candidates=3",
+    ],
+)
+def test_the_cost_is_what_goes_through_the_net(spec: str) -> None:
+    f, tally = counted_classifier(size=(9, 11))
+    f.frozen()  # which looks at the net
+    ready = bound(make_method(spec), f)
+    for labels in ([[0]], [[0, 1, 2]]):
+        tally.reset()
+        ready(pixels(1, (9, 11)), torch.tensor(labels))
+        cost = ready.cost(len(labels[0])) or Cost()
+        if "igos" in spec:  # as long as its line search may be
+            assert cost.gradient < tally.images <= cost.passes
+        else:
+            assert tally.images == cost.passes
+
+
+# ---- memory --------------------------------------------------------------------------------------------------
+
+
+SPECS = [
+    "smooth-grad:samples=2",
+    "integrated-gradients:steps=30",
+    "guided-backprop",
+    "rect-grad",
+    "lrp",
+    "contrastive-lrp:dual=negated",
+    "deep-lift",
+]
+
+
+def tensors() -> int:
+    """Tensors and steps of autograd's graph that Python knows of."""
+    kinds = Counter(map(type, gc.get_objects()))
+    return sum(n for kind, n in kinds.items() if issubclass(kind, Tensor) or "Backward" in kind.__name__)
+
+
+def test_no_tensor_outlives_the_call() -> None:
+    """With the collector off, so that a circle of references that holds the graph would show."""
+    f, images = classifier(pooled_net(), batch_size=8), pixels(2, 8)
+    methods = [make_method(spec) for spec in SPECS]
+    for method in methods:  # what is made once and kept: a frozen view, batch sizes
+        method(f, images, THREE_ROWS[:2])
+    gc.collect()
+    gc.freeze()  # only what is made from now on is looked at
+    gc.disable()
+    try:
+        before = tensors()
+        for method in methods:
+            for _ in range(3):
+                method(f, images, THREE_ROWS[:2])
+            assert tensors() <= before, method.name
+    finally:
+        gc.enable()

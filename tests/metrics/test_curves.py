@@ -10,23 +10,26 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.errors import InputError
-from proofmap.core.progress import Progress, ProgressTask
 from proofmap.fills import Blur, Fill, Gray
 from proofmap.metrics import completeness, deletion, insertion, make_game, soundness
-from proofmap.metrics.games import CURVES, InsertionGame
 from proofmap.metrics.judged import Judged
 from proofmap.metrics.playing import curves
 from proofmap.session import Session
 from tests.sessions import bound
-from tests.toys import Linear, linear_classifier, linear_probabilities, normal, pixels
+from tests.toys import (
+    Linear,
+    PassCounter,
+    counted_classifier,
+    linear_classifier,
+    linear_probabilities,
+    normal,
+    pixels,
+)
 
 GAMES = ("insertion", "deletion")
 N, LABELS, SIZE = 3, 4, (3, 4)
@@ -76,27 +79,6 @@ def labels() -> Tensor:
 # ---- the exact answer --------------------------------------------------------------------------------------
 
 
-def test_two_pixels_by_hand() -> None:
-    """z = 2 x0 - x1 against 0, x = (1, 1), gray = 0, the map prefers x0."""
-    f = Classifier(Linear(torch.tensor([[2.0, -1.0], [0.0, 0.0]])), size=(1, 2), mean=[0.0], std=[1.0])
-    x, map_ = torch.ones(1, 1, 1, 2), torch.tensor([0.9, 0.1]).view(1, 1, 1, 2)
-
-    def sigmoid(z: float) -> float:
-        return 1 / (1 + math.exp(-z))
-
-    shown = insertion(f, x, map_, torch.tensor([[0]]), points="all")
-    assert shown.counts.tolist() == [0, 1, 2]
-    assert shown.probabilities.flatten().tolist() == pytest.approx([0.5, sigmoid(2), sigmoid(1)])
-    assert shown.auc.item() == pytest.approx((sigmoid(2) + sigmoid(1)) / 2)
-    assert shown.f.item() == pytest.approx(sigmoid(1))
-    assert completeness(shown.auc, shown.f).item() == 1
-    assert soundness(shown.auc, shown.f).item() == pytest.approx(2 * sigmoid(1) / (sigmoid(2) + sigmoid(1)))
-
-    hidden = deletion(f, x, map_, torch.tensor([[0]]), points="all")
-    assert hidden.probabilities.flatten().tolist() == pytest.approx([sigmoid(1), sigmoid(-1), 0.5])
-    assert hidden.auc.item() == pytest.approx((sigmoid(-1) + 0.5) / 2)
-
-
 @pytest.mark.parametrize("game", GAMES)
 @pytest.mark.parametrize("label_set", ["all", [0, 2, 3]])
 def test_areas_and_scores_of_a_linear_net_are_exact(
@@ -143,33 +125,6 @@ def test_presets_are_weighted_sums_of_the_exact_curve(preset: str, game: str) ->
 
 # ---- what always holds -------------------------------------------------------------------------------------
 
-any_map = arrays(np.float32, SIZE, elements=st.floats(-2, 2, width=16))
-SUBSET = [0, 2, 3]
-WHOLE, RENORMALISED, PARTIAL = (
-    linear_classifier(SIZE, LABELS),
-    linear_classifier(SIZE, LABELS, label_set=SUBSET, renormalise=True),
-    linear_classifier(SIZE, LABELS, label_set=SUBSET, renormalise=False),
-)
-
-
-@given(
-    map_=any_map, seed=st.integers(0, 50), points=st.sampled_from(["all", 1, 5]), game=st.sampled_from(GAMES)
-)
-def test_the_areas_of_one_map_for_all_labels_sum_to_one(
-    map_: np.ndarray, seed: int, points: Any, game: str
-) -> None:
-    x = pixels(1, SIZE, seed=seed)
-
-    def total(f: Classifier) -> float:
-        labels = torch.tensor([f.label_set])
-        shown = torch.from_numpy(map_).expand(1, labels.shape[1], *SIZE)
-        return curves(game, f, x, shown, labels, points=points).auc.sum().item()
-
-    assert total(WHOLE) == pytest.approx(1, abs=1e-5)
-    assert total(RENORMALISED) == pytest.approx(1, abs=1e-5)
-    rest = curves(game, WHOLE, x, torch.from_numpy(map_)[None, None], torch.tensor([[1]]), points=points)
-    assert total(PARTIAL) == pytest.approx(1 - rest.auc.item(), abs=1e-5)
-
 
 transforms: dict[str, Callable[[Tensor], Tensor]] = {
     "stretched": lambda m: 3 * m + 100,
@@ -192,17 +147,6 @@ def test_a_monotone_transform_of_a_map_changes_nothing(
     after = curves(game, f, images, transforms[name](maps), labels)
     assert torch.equal(before.probabilities, after.probabilities)
     assert torch.equal(before.auc, after.auc)
-
-
-@given(seed=st.integers(0, 100))
-def test_deleting_by_a_map_is_inserting_by_its_opposite_backwards(seed: int) -> None:
-    x, maps = pixels(2, SIZE, seed=seed), normal(2, LABELS, *SIZE, seed=seed)
-    labels = torch.arange(LABELS).expand(2, -1)
-    hidden = deletion(WHOLE, x, maps, labels, points="all")
-    shown = insertion(WHOLE, x, -maps, labels, points="all")
-    torch.testing.assert_close(hidden.probabilities, shown.probabilities.flip(2))
-    whole, nothing = shown.probabilities[:, :, -1], shown.probabilities[:, :, 0]
-    torch.testing.assert_close(hidden.auc, shown.auc + (nothing - whole) / POSITIONS)
 
 
 # ---- nothing depends on the batch --------------------------------------------------------------------------
@@ -271,7 +215,6 @@ def test_the_matrix_holds_every_label_under_every_map(
     game: str, f: Classifier, images: Tensor, maps: Tensor, labels: Tensor
 ) -> None:
     played = curves(game, f, images, maps, labels, matrix=True, points=5)
-    assert played.matrix is not None
     for a in range(LABELS):
         torch.testing.assert_close(played.matrix[:, a, a], played.auc[:, a], rtol=0, atol=0)
         for b in range(LABELS):
@@ -283,90 +226,52 @@ def test_the_matrix_holds_every_label_under_every_map(
 # ---- how often the net runs --------------------------------------------------------------------------------
 
 
-class CountedFunction:
-    """A function (which a Classifier does not copy) that counts the images it has seen."""
-
-    def __init__(self, net: nn.Module) -> None:
-        self.net, self.images = net, 0
-
-    def __call__(self, x: Tensor) -> Tensor:
-        self.images += len(x)
-        out: Tensor = self.net(x)
-        return out
-
-
 @pytest.fixture
-def watched() -> tuple[Classifier, CountedFunction]:
-    function = CountedFunction(Linear(normal(LABELS, 3 * POSITIONS)))
-    f = Classifier(function, size=SIZE, batch_size=10)
-    function.images = 0
-    return f, function
+def watched() -> tuple[Classifier, PassCounter]:
+    f, tally = counted_classifier(Linear(normal(LABELS, 3 * POSITIONS)), size=SIZE, batch_size=10)
+    f.frozen()  # which looks at the net
+    tally.reset()
+    return f, tally
 
 
 INNER = POSITIONS - 1  # steps between nothing and everything; the two ends are seen once per image
 
 
 def test_one_map_for_all_labels_costs_one_curve(
-    watched: tuple[Classifier, CountedFunction], images: Tensor, maps: Tensor, labels: Tensor
+    watched: tuple[Classifier, PassCounter], images: Tensor, maps: Tensor, labels: Tensor
 ) -> None:
-    f, function = watched
+    f, tally = watched
     expanded = insertion(f, images, maps[:, :1].expand(-1, LABELS, -1, -1), labels, points="all")
-    assert function.images == N * INNER + 2 * N
+    assert tally.images == N * INNER + 2 * N
     copied = insertion(f, images, maps[:, :1].repeat(1, LABELS, 1, 1), labels, points="all")
-    assert function.images == 2 * (N * INNER + 2 * N)
+    assert tally.images == 2 * (N * INNER + 2 * N)
     torch.testing.assert_close(expanded.auc, copied.auc)
 
 
 def test_equal_maps_among_others_are_played_once(
-    watched: tuple[Classifier, CountedFunction], images: Tensor, maps: Tensor, labels: Tensor
+    watched: tuple[Classifier, PassCounter], images: Tensor, maps: Tensor, labels: Tensor
 ) -> None:
-    f, function = watched
+    f, tally = watched
     mixed = maps.clone()
     mixed[:, 3] = mixed[:, 1]
     played = insertion(f, images, mixed, labels, points="all")
-    assert function.images == N * 3 * INNER + 2 * N
+    assert tally.images == N * 3 * INNER + 2 * N
     for j in range(LABELS):
         alone = insertion(f, images, mixed[:, j : j + 1], labels[:, j : j + 1], points="all")
         torch.testing.assert_close(played.auc[:, j], alone.auc[:, 0])
-
-
-class Recorder(Progress):
-    """Progress that remembers what was announced and what was done."""
-
-    def __init__(self) -> None:
-        self.announced: dict[str, int] = {}
-        self.done: dict[str, int] = {}
-
-    def task(self, what: str, passes: int) -> ProgressTask:
-        self.announced[what], self.done[what] = passes, 0
-        task = super().task(what, passes)
-
-        def advance(passes: int, note: str = "") -> None:
-            self.done[what] += passes
-
-        task.advance = advance  # type: ignore[method-assign]
-        return task
-
-
-def test_progress_does_as_many_passes_as_it_announced(
-    f: Classifier, images: Tensor, maps: Tensor, labels: Tensor
-) -> None:
-    progress = Recorder()
-    insertion(f, images, maps, labels, points="all", fill="noise", draws=2, progress=progress)
-    assert progress.announced == progress.done == {"insertion": N * LABELS * INNER * 2}
 
 
 # ---- places without a label --------------------------------------------------------------------------------
 
 
 def test_maps_of_places_without_a_label_are_never_looked_at(
-    watched: tuple[Classifier, CountedFunction], images: Tensor, maps: Tensor
+    watched: tuple[Classifier, PassCounter], images: Tensor, maps: Tensor
 ) -> None:
-    f, function = watched
+    f, tally = watched
     maps = maps[:1, :2].clone()
     maps[0, 1] = math.nan
     played = insertion(f, images[:1], maps, torch.tensor([[0, -1]]), points="all")
-    assert function.images == INNER + 2
+    assert tally.images == INNER + 2
     assert played.auc[0, 0].isfinite() and played.auc[0, 1].isnan()
 
 
@@ -391,21 +296,6 @@ def test_infinite_values_have_a_rank_and_are_accepted(
     assert torch.equal(insertion(f, images, infinite, labels).auc, insertion(f, images, maps, labels).auc)
 
 
-def test_arrays_and_one_label_for_each_image_are_taken_as_they_are(
-    f: Classifier, images: Tensor, maps: Tensor, labels: Tensor
-) -> None:
-    expected = insertion(f, images, maps[:, :1], labels[:, :1]).auc
-    one = labels[:, 0]
-    for heat, own in (
-        (maps[:, :1].numpy(), labels[:, :1].numpy()),
-        (maps[:, 0].double().numpy(), one.numpy()),
-        (maps[:, 0], one),
-        (maps[:, :1], one.tolist()),
-    ):
-        assert torch.equal(insertion(f, images, heat, own).auc, expected)
-        assert torch.equal(Judged(Session(f), images, own, heat).play(InsertionGame()).auc, expected)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     "labels, told",
     [
@@ -422,15 +312,6 @@ def test_labels_that_cannot_be(
 ) -> None:
     with pytest.raises(InputError, match=told):
         insertion(f, images, maps[:, :2], labels)
-
-
-def test_presets_are_the_published_ones() -> None:
-    games = {name: make_game("insertion", curve=name) for name in CURVES}
-    rules = {name: (game.points, game.rule, game.fill.name) for name, game in games.items()}
-    assert rules["released"] == (28, "right", "gray")
-    assert rules["rise"] == (28, "trapezoid", "blur")
-    assert rules["paper"][1:] == ("mean", "gray")
-    assert games["restricted"].within == (0.2, 0.6)
 
 
 # ---- normalised first, and shared ---------------------------------------------------------------------------
@@ -460,18 +341,18 @@ def test_bits_are_those_of_composites_that_are_normalised_last(
 
 
 def test_games_of_one_evaluation_share_the_ends_and_the_order(
-    watched: tuple[Classifier, CountedFunction], images: Tensor, maps: Tensor, labels: Tensor
+    watched: tuple[Classifier, PassCounter], images: Tensor, maps: Tensor, labels: Tensor
 ) -> None:
-    f, function = watched
+    f, tally = watched
     judged = Judged(Session(f), images, labels[:, :1], maps[:, :1])
     alone = [curves(game, f, images, maps[:, :1], labels[:, :1], points="all") for game in GAMES]
-    apart, function.images = function.images, 0
+    apart, tally.images = tally.images, 0
     together = [judged.play(make_game(game, points="all")) for game in GAMES]
-    assert (apart, function.images) == (2 * N * (INNER + 2), N * (2 * INNER + 2))
+    assert (apart, tally.images) == (2 * N * (INNER + 2), N * (2 * INNER + 2))
     for one, other in zip(together, alone, strict=True):
         assert torch.equal(one.probabilities, other.probabilities) and torch.equal(one.auc, other.auc)
     blurred = judged.play(make_game("deletion", points="all", fill="blur"))
-    assert function.images == N * (3 * INNER + 3)  # the whole images are known, the blurred ones are not
+    assert tally.images == N * (3 * INNER + 3)  # the whole images are known, the blurred ones are not
     assert torch.equal(
         blurred.probabilities,
         deletion(f, images, maps[:, :1], labels[:, :1], points="all", fill="blur").probabilities,
@@ -480,7 +361,7 @@ def test_games_of_one_evaluation_share_the_ends_and_the_order(
 
 def test_an_order_is_found_once_for_games_that_take_it() -> None:
     maps, labels = normal(N, 2, *SIZE).round(), torch.tensor([[0, 1]] * N)
-    board = Judged(Session(WHOLE), pixels(N, SIZE), labels, maps)
+    board = Judged(Session(linear_classifier(SIZE, LABELS)), pixels(N, SIZE), labels, maps)
     shown = board.ranks(make_game("insertion"))
     assert board.ranks(make_game("lerf", fill="blur")) is shown
     assert not torch.equal(board.ranks(make_game("insertion", ties="random")), shown)

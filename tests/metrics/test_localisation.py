@@ -1,17 +1,38 @@
-"""Is a map where the thing is? Pointing, energy and boxes by hand, and two things in one photo."""
+"""Is a map where the thing is? By hand; ROAD's imputation against pytorch-grad-cam's; strong proofs of wrong labels."""
 
 from __future__ import annotations
 
+import importlib
+from types import ModuleType
+
 import pytest
+import scipy
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import proofmap as pm
+from proofmap import Classifier
+from proofmap.core import streams
 from proofmap.core.errors import InputError
-from proofmap.metrics import Judged, make_metric
+from proofmap.fills.road import Road, impute
+from proofmap.methods import make_method
+from proofmap.methods.controls import Random
+from proofmap.metrics import Insertion, Judged, deletion, make_metric
+from proofmap.metrics.adversarial import AdversarialSoundness
 from proofmap.metrics.localisation import side_by_side
+from proofmap.metrics.proof_scores import Soundness
 from proofmap.session import Session
-from tests.toys import Linear, conv_classifier, normal, pixels
+from tests.sessions import bound
+from tests.toys import (
+    SERIES,
+    Linear,
+    classifier_of,
+    conv_classifier,
+    counted_classifier,
+    normal,
+    pixels,
+    values,
+)
 
 SIZE, N = 10, 3
 LABELS = torch.tensor([[0, 2], [1, 3], [2, 0]])
@@ -41,7 +62,6 @@ def value(spec: str, j: Judged) -> list[float]:
 def test_only_the_map_of_the_true_label_counts_and_only_where_it_was_made() -> None:
     for name in ("pointing-game", "energy-inside", "box-iou"):
         pairs = make_metric(name).pairs(judged())
-        assert pairs is not None
         assert pairs.isnan().tolist() == [[False, True], [True, False], [True, True]]
         assert make_metric(name)(judged()).isnan().tolist() == [False, False, True]
         assert make_metric(name)(judged(truth=None)).isnan().all()
@@ -108,7 +128,6 @@ def test_two_things_by_ranks_and_by_energy_are_the_definitions() -> None:
     j = judged(objects=OBJECTS, truth=None)
     regions = [(slice(None), slice(0, 5)), (slice(None), slice(5, 10))]
     by_ranks, by_energy = (make_metric(f"two-objects:by={by}").pairs(j) for by in ("ranks", "energy"))
-    assert by_ranks is not None and by_energy is not None
     for k in range(2):
         own, other = (j.maps[0, k][regions[side]].flatten() for side in (k, 1 - k))
         wins = (own[:, None] > other).double().mean() + (own[:, None] == other).double().mean() / 2
@@ -122,13 +141,6 @@ def test_two_things_by_ranks_and_by_energy_are_the_definitions() -> None:
     own = m[:6, :6][~shared[:6, :6]]
     other = m[4:, 4:][~shared[4:, 4:]]
     assert by_ranks[1, 0].item() == pytest.approx(float((own[:, None] > other).double().mean()), abs=1e-6)
-
-
-@pytest.mark.parametrize("by", ["ranks", "energy"])
-def test_one_map_for_both_labels_has_one_half(by: str) -> None:
-    shared = normal(N, 1, SIZE, SIZE, seed=8).expand(N, 2, SIZE, SIZE)
-    found = make_metric(f"two-objects:by={by}")(judged(shared, objects=OBJECTS))
-    assert found[:2].tolist() == pytest.approx([0.5, 0.5], abs=1e-6)
 
 
 def test_montages_tell_a_method_from_cheating() -> None:
@@ -166,3 +178,139 @@ def test_montages_and_objects_refuse_what_does_not_fit() -> None:
         pm.evaluate(f, pixels(2, 8), methods=["gradient"], objects=[{0: [(0, 0, 1, 1)]}])
     with pytest.raises(InputError, match="no label is named 'dog'"):
         pm.evaluate(f, pixels(1, 8), methods=["gradient"], objects=[{"dog": [(0, 0, 1, 1)]}])
+
+
+# ---- ROAD ----------------------------------------------------------------------------------------------------
+
+
+def masks(size: tuple[int, int]) -> Tensor:
+    """Scattered pixels, a large hole in the middle, and one known corner."""
+    scattered = pixels(1, size, channels=1, seed=2)[0, 0] > 0.8
+    hole = torch.ones(size, dtype=torch.bool)
+    hole[2:-2, 3:-1] = False
+    corner = torch.zeros(size, dtype=torch.bool)
+    corner[0, 0] = True
+    return torch.stack([scattered, hole, corner])
+
+
+@pytest.mark.parametrize("kind", [0, 1, 2], ids=["scattered", "a hole", "one corner"])
+@pytest.mark.parametrize("size", [(16, 16), (20, 31)])
+def test_it_solves_the_system_of_pytorch_grad_cam(
+    size: tuple[int, int], kind: int, pytorch_grad_cam: ModuleType
+) -> None:
+    road = importlib.import_module("pytorch_grad_cam.metrics.road")
+    x, known = pixels(1, size), masks(size)[kind]
+    matrix, right = road.NoisyLinearImputer.setup_sparse_system(
+        known.float().numpy(), x[0].numpy(), road.neighbors_weights
+    )
+    theirs = torch.from_numpy(scipy.sparse.linalg.spsolve(matrix.tocsc(), right)).float().t()
+    torch.testing.assert_close(impute(x, known[None])[0][:, ~known], theirs, atol=1e-3, rtol=0)
+
+
+def test_what_is_known_stays_and_nothing_known_is_gray_with_noise() -> None:
+    f, x = conv_classifier(12), pixels(2, 12)
+    fill, keys = bound(Road(), f), streams.image_keys(x, "test")
+    known = masks((12, 12))[:2]
+    assert torch.equal(impute(x, known).masked_select(known[:, None]), x.masked_select(known[:, None]))
+    away = fill(x, keys) - f.gray.view(3, 1, 1)
+    assert 0.008 < float(away.std()) < 0.012
+    shown = fill.behind(x, keys, known) - impute(x, known)
+    assert float(shown.abs().max()) < 0.06
+
+
+def test_a_series_with_one_gap_is_a_straight_line() -> None:
+    f = classifier_of(SERIES)
+    x = values(SERIES, 1)
+    known = torch.ones(1, 12, dtype=torch.bool)
+    known[:, 3:8] = False
+    found = bound(Road(noise=1e-9), f).behind(x, streams.image_keys(x, "test"), known)
+    line = x[:, :, 2:3] + (x[:, :, 8:9] - x[:, :, 2:3]) * torch.arange(1, 6) / 6
+    torch.testing.assert_close(found[:, :, 3:8], line, atol=1e-3, rtol=1e-3)
+
+
+def test_the_deletion_game_is_played_on_imputed_pictures() -> None:
+    f, x, labels = conv_classifier(12), pixels(2, 12), torch.tensor([[0], [1]])
+    heat = pixels(2, 12, channels=1, seed=4)
+    found = deletion(f, x, heat, labels, curve="road")
+    ready, keys = bound(Road(), f), streams.image_keys(x, 0, "curve fill", 0)
+    ranks = (-heat.flatten(2)).argsort(dim=2).argsort(dim=2)[:, 0]
+    for step in (3, 7):
+        keep = (ranks >= found.counts[step]).view(2, 12, 12)
+        composite = torch.where(keep[:, None], x, ready.behind(x, keys, keep))
+        expected = f.probabilities(composite).gather(1, labels)
+        torch.testing.assert_close(found.probabilities[:, :, step], expected, atol=1e-5, rtol=1e-4)
+
+
+# ---- adversarial soundness -----------------------------------------------------------------------------------
+
+
+SMALL = {"points": 8, "passes": 60}
+
+
+def judged_by(f: Classifier, labels: torch.Tensor, *, method: str = "random") -> Judged:
+    x = pixels(len(labels), f.inputs.positions)
+    ready = bound(make_method(method), f)
+    return Judged(Session(f), x, labels, ready(x, labels), method=ready)
+
+
+def two_patches() -> Classifier:
+    """Label 0 is proved by the left half's brightness, label 1 by the right half's, and label 0 more."""
+    net = nn.Sequential(nn.Flatten(), nn.Linear(3 * 64, 2))
+    weight = torch.zeros(2, 3, 8, 8)
+    weight[0, :, :, :4], weight[1, :, :, 4:] = 0.12, 0.1
+    with torch.no_grad():
+        net[1].weight.copy_(weight.flatten(1))
+        net[1].bias.zero_()
+    return Classifier(net, size=8, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
+
+
+@pytest.mark.parametrize("search", ["greedy", "mask"])
+def test_a_strong_proof_of_the_wrong_label_is_found(search: str) -> None:
+    """On black, the right half alone proves label 1: its best order is known, and its area is nearly reached."""
+    f = two_patches()
+    x = torch.full((1, 3, 8, 8), 0.9)
+    labels = torch.tensor([[0, 1]])
+    flat = torch.zeros(1, 2, 8, 8)
+    j = Judged(Session(f), x, labels, flat, method=bound(Random(), f))
+    best = torch.zeros(1, 2, 8, 8)
+    best[:, 0, :, :4] = best[:, 1, :, 4:] = 1.0
+    ideal = Insertion(points=8).pairs(Judged(Session(f), x, labels, best))[0, 1]
+    metric = AdversarialSoundness(points=8, passes=120, search=search)
+    assert metric.strongest(j)[0, 1] > 0.9 * ideal
+    value, plain = metric(j)[0], Soundness(points=8).pairs(j)[0, 1]
+    assert value < 0.6 and value < plain - 0.1
+
+
+def test_it_is_never_above_soundness_over_the_wrong_labels_and_leaves_the_top_label_out() -> None:
+    f = conv_classifier()
+    labels = torch.tensor([[0, 1, 2, 3]] * 3)
+    j = judged_by(f, labels)
+    metric = AdversarialSoundness(**SMALL, search="greedy")
+    own, pairs = Soundness(points=8).pairs(j), metric.pairs(j)
+    top = labels == j.top2[0][:, :1]
+    assert torch.equal(pairs.isnan(), top)
+    assert bool((pairs <= own + 1e-6)[~top].all())
+    assert torch.equal(metric(j), pairs.nan_to_num(nan=2.0).amin(dim=1))
+
+
+def test_searches_keep_to_the_passes_and_are_made_once_for_all_methods() -> None:
+    f, tally = counted_classifier()
+    labels = torch.tensor([[0, 1, 2]])
+    metric = AdversarialSoundness(**SMALL)
+    first, second = judged_by(f, labels), judged_by(f, labels, method="gradient-x-input")
+    second.session = first.session  # as those that are judged_by together have it
+    tally.reset()
+    metric(first)
+    searched = tally.images
+    assert searched <= metric.cost(3, None).passes + 3 * 8 + 3
+    tally.reset()
+    metric(second)
+    assert tally.images < searched / 4, "only the curves of the other method's own maps are new"
+
+
+def test_a_search_that_cannot_be_paid_says_what_to_do() -> None:
+    from proofmap.core.inputs import Rows
+
+    rows = Rows(columns=100, mean=(0.0,) * 100, std=(1.0,) * 100)
+    with pytest.raises(InputError, match="raise passes or use search=mask"):
+        AdversarialSoundness(passes=20).searches(rows)

@@ -1,14 +1,18 @@
-"""Reliability against scipy, a published example of alpha, and plain loops."""
+"""Reliability and agreement against scipy, a published example of alpha, and plain loops."""
 
 from __future__ import annotations
 
 import math
+import warnings
 from itertools import product
 
 import numpy as np
 import pytest
 import scipy
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
 from torch import Tensor
 
 from proofmap.metrics.metric import RunMetric, RunValue, RunValues
@@ -130,3 +134,36 @@ def test_images_that_a_method_does_not_count_are_left_out_and_nothing_is_made_up
     assert (found["up"].n, found["down"].n) == (8, 9)
     none = {m: {"up": v["up"], "down": torch.full((9,), NAN)} for m, v in VALUES.items()}
     assert math.isnan(measured(InterRater(), none)["down"].value)
+
+
+# ---- agreement -----------------------------------------------------------------------------------------------
+
+
+tables = st.tuples(st.integers(2, 12), st.integers(3, 6))  # scipy asks for three methods
+
+
+def from_friedman(values: np.ndarray) -> float:
+    """W = chi^2 / (m (k - 1)), with the correction for ties; NaN where all is tied."""
+    m, k = values.shape
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # 0 / 0 where all is tied
+        return float(scipy.stats.friedmanchisquare(*values.T).statistic) / (m * (k - 1))
+
+
+@given(tables.flatmap(lambda shape: npst.arrays(np.float64, shape, elements=st.floats(0, 1), unique=True)))
+def test_without_ties_it_is_that_of_friedmans_test(values: np.ndarray) -> None:
+    assert concordance(torch.from_numpy(values)) == pytest.approx(from_friedman(values))
+
+
+@given(tables.flatmap(lambda shape: npst.arrays(np.int64, shape, elements=st.integers(0, 3))))
+def test_with_ties_it_is_that_of_friedmans_test(values: np.ndarray) -> None:
+    found = concordance(torch.from_numpy(values).double())
+    if (values == values[:, :1]).all():
+        assert math.isnan(found)  # no image has an order
+    else:
+        assert found == pytest.approx(from_friedman(values.astype(float)), abs=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (1, 3), (5, 1), (5, 0)])
+def test_there_is_nothing_to_agree_on_with_one_image_or_one_method(shape: tuple[int, int]) -> None:
+    assert math.isnan(concordance(torch.zeros(shape)))

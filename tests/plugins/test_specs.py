@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, FrozenInstanceError
+import importlib
+import os
+import sys
+from dataclasses import MISSING, FrozenInstanceError, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,17 +14,20 @@ import torch
 from torch import Tensor
 
 import proofmap as pm
-from proofmap.core.errors import InputError
+from proofmap.core import registry as module
+from proofmap.core.errors import InputError, MissingExtra, require
+from proofmap.core.registry import Registry
 from proofmap.fills import FILLS, Blur, Fill, Gray, Images
 from proofmap.methods import METHODS, LearnedMask, Method, make_method
 from proofmap.methods.controls import Random, TopLabel
-from proofmap.methods.from_function import FromFunction
-from proofmap.metrics import Insertion, make_game, make_metric
+from proofmap.metrics import METRICS, Insertion, make_game, make_metric
 from proofmap.metrics.areas import Deletion
 from proofmap.metrics.proof_scores import Completeness, Soundness
+from proofmap.plugins.python_file import from_python_file
 from proofmap.plugins.settings import setting, settings_of
-from proofmap.plugins.specs import make_plugin, split_specs, with_files_in
+from proofmap.plugins.specs import split_specs, with_files_in
 from proofmap.session import Session
+from tests.command import run
 from tests.toys import conv_classifier, pixels
 
 MINE = """
@@ -137,13 +143,6 @@ def test_a_class_needs_no_decorator_and_may_be_handed_over() -> None:
 
     with pytest.raises(InputError, match="the class Nameless has no name"):
         make_method(Nameless)
-
-
-def test_only_methods_are_made_from_functions() -> None:
-    made = make_method(lambda classifier, images, labels: torch.zeros(1))
-    assert isinstance(made, FromFunction)
-    with pytest.raises(InputError, match="a fill is a name, a Fill, not function"):
-        make_plugin(FILLS, Fill, lambda images, keys: images)
 
 
 # ---- defaults -------------------------------------------------------------------------------------------------------
@@ -267,3 +266,301 @@ def test_specs_inside_one_another_have_a_limit(spec: str) -> None:
 def test_a_colon_between_settings_is_refused_with_a_comma() -> None:
     with pytest.raises(InputError, match="'3:per_label=true'; settings are separated by commas"):
         make_method("random:seed_offset=3:per_label=true")
+
+
+# ---- in files of a user --------------------------------------------------------------------------------------
+
+
+IN_A_FILE = """
+from typing import ClassVar
+from beside import POWER
+from proofmap.methods import METHODS, Method
+from proofmap.metrics import Metric
+
+def bright(classifier, images, labels):
+    return images.mean(dim=1, keepdim=True).expand(-1, labels.shape[1], -1, -1)
+
+@METHODS.register
+class Brightness(Method):
+    name: ClassVar[str] = "brightness-in-a-file"
+    description: ClassVar[str] = "bright pixels"
+    power: float = POWER
+    label_free = True
+
+    def maps(self, session, images, labels):
+        return images.mean(dim=1, keepdim=True) ** self.power
+
+class Mean(Metric):
+    name: ClassVar[str] = "mean-in-a-file"
+    higher_is_better: ClassVar[bool] = True
+    description: ClassVar[str] = "mean of the image"
+    times: float = 1.0
+
+    def values(self, judged):
+        return self.times * judged.images.mean(dim=(1, 2, 3))
+
+NOTHING = 3
+"""
+
+
+@pytest.fixture
+def my_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file of the user's; what it registers is forgotten afterwards."""
+    monkeypatch.setattr(METHODS, "_known", {name: METHODS[name] for name in METHODS})
+    (tmp_path / "beside.py").write_text("POWER = 2.0\n")
+    (tmp_path / "mine.py").write_text(IN_A_FILE)
+    return tmp_path / "mine.py"
+
+
+def test_a_function_and_a_class_become_methods(my_file: Path) -> None:
+    f, images = conv_classifier(8), pixels(2, 8)
+    labels = torch.tensor([[0, 1], [2, 3]])
+    bright = images.mean(dim=1, keepdim=True)
+    function = pm.make_method(f"{my_file}:bright")
+    assert torch.equal(function(f, images, labels), bright.expand(-1, 2, -1, -1))
+    made = pm.make_method(f"{my_file}:Brightness:power=3")
+    assert made.label_free and torch.equal(made(f, images, labels), (bright**3).expand(-1, 2, -1, -1))
+    assert pm.make_method({"method": f"{my_file}:Brightness", "power": 3.0}) == made
+    assert pm.make_method(f"top-label:{my_file}:bright").settings()["of"] == function.settings()
+    assert split_specs(f"{my_file}:Brightness:power=3,{my_file}:bright,grad-cam") == [
+        f"{my_file}:Brightness:power=3",
+        f"{my_file}:bright",
+        "grad-cam",
+    ]
+
+
+def test_a_class_becomes_a_metric(my_file: Path) -> None:
+    metric = make_metric(f"{my_file}:Mean:times=2")
+    assert (
+        metric.settings() == {"times": 2} and make_metric({"metric": f"{my_file}:Mean", "times": 2}) == metric
+    )
+    images = pixels(3, 8)
+    found = pm.evaluate(conv_classifier(8), images, methods=["random"], metrics=[metric])
+    assert torch.allclose(found.results[0].values[metric.name], 2 * images.mean(dim=(1, 2, 3)))
+
+
+@pytest.mark.parametrize(
+    "make, spec, told",
+    [
+        (pm.make_method, "gone.py:bright", "no file 'gone.py'"),
+        (pm.make_method, "{}:dark", "has no 'dark'"),
+        (pm.make_method, "{}:bright:power=2", "has no settings"),
+        (pm.make_method, "{}:Brightness:glow=2", "no setting 'glow'"),
+        (pm.make_method, "{}:NOTHING", "not int"),
+        (make_metric, "{}:NOTHING", "a metric is a name, a Metric or a function, not int"),
+    ],
+)
+def test_mistakes_are_told(my_file: Path, make: object, spec: str, told: str) -> None:
+    assert callable(make)
+    with pytest.raises(pm.InputError, match=told):
+        make(spec.format(my_file))
+
+
+def test_a_study_file_finds_methods_beside_it_and_notices_when_their_code_changes(my_file: Path) -> None:
+    import numpy as np
+    from PIL import Image
+
+    (my_file.parent / "photos").mkdir()
+    for k in range(3):
+        Image.fromarray(np.full((8, 8, 3), 60 * k, dtype=np.uint8)).save(
+            my_file.parent / "photos" / f"{k}.png"
+        )
+    study = my_file.parent / "study.toml"
+    study.write_text(
+        'data = "photos"\nlabels = "top2"\nmethods = ["mine.py:bright", "top-label:my_file.py:bright"]\n'
+        '[[metrics]]\nmetric = "mine.py:Mean"\ntimes = 2\n'
+    )
+    run = my_file.parent / "run"
+    f = conv_classifier(8)
+    assert pm.run_study(pm.Study.from_toml(study), run, classifier=f).complete
+    with pm.Run(run) as opened:
+        means = opened.evaluation().results[0].values["mean-in-a-file"]
+    assert means.tolist() == pytest.approx([2 * 60 * k / 255 for k in range(3)])
+
+    my_file.write_text(IN_A_FILE.replace("self.times * judged", "self.times + judged"))
+    os.utime(my_file, ns=(2, 2))
+    only_metric = replace(pm.Study.from_toml(study), methods=("random",))
+    with pytest.raises(pm.InputError, match=r"metric 'mean-in-a-file'.* has other settings:\n  code: "):
+        pm.run_study(only_metric, run, classifier=f)
+
+
+def test_a_file_edited_within_a_second_is_never_taken_from_bytecode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bytecode is known by the second and the size of its source: here both stay the same."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    my_file, beside = tmp_path / "mine_edited.py", tmp_path / "beside_edited.py"
+    found = []
+    for value in ("1", "2"):
+        my_file.write_text(f"import beside_edited\nOWN = {value}\nBOTH = {value}, beside_edited.OTHER\n")
+        beside.write_text(f"OTHER = {value}\n")
+        for k, file in enumerate((my_file, beside)):
+            os.utime(file, ns=(10**18 + int(value) + k, 10**18 + int(value) + k))
+        sys.modules.pop("beside_edited", None)
+        importlib.invalidate_caches()
+        found.append(from_python_file(f"{my_file}:BOTH", "pair"))
+    assert found == [(1, 1), (2, 2)]
+    assert not (tmp_path / "__pycache__").exists() and not sys.dont_write_bytecode
+
+
+REGISTERS = """
+from proofmap.fills import FILLS, Fill
+from proofmap.methods import METHODS, Method
+from proofmap.metrics import METRICS, Metric
+
+@METHODS.register
+class Bright(Method):
+    name = "bright-of-plugins"
+
+    def maps(self, session, images, labels):
+        return images.mean(dim=1, keepdim=True).expand(-1, labels.shape[1], -1, -1)
+
+@METRICS.register
+class Mean(Metric):
+    name = "mean-of-plugins"
+    higher_is_better = True
+
+    def values(self, judged):
+        return judged.images.mean(dim=(1, 2, 3))
+
+@FILLS.register
+class Moved(Fill):
+    name = "moved-of-plugins"
+    by: int = 1
+
+    def backgrounds(self, session, images, keys):
+        return images.roll(self.by, dims=-1)
+"""
+
+
+@pytest.mark.parametrize(
+    "methods, metrics, fills",
+    [
+        ("{}:Bright", "mean-of-plugins", ""),
+        ("bright-of-plugins", "insertion:fill=moved-of-plugins,{}:Mean", ""),
+        ("bright-of-plugins", "insertion", "moved-of-plugins,{}:Moved:by=2"),
+    ],
+)
+def test_names_that_a_file_registers_are_known_wherever_the_file_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, methods: str, metrics: str, fills: str
+) -> None:
+    for registry in (METHODS, METRICS, FILLS):
+        monkeypatch.setattr(registry, "_known", {name: registry[name] for name in registry})
+    (tmp_path / "plugins.py").write_text(REGISTERS)
+    monkeypatch.chdir(tmp_path)
+    given = [text.format("plugins.py") for text in (methods, metrics, fills)]
+    study = pm.Study(**{k: split_specs(v) if v else () for k, v in zip(("methods", "metrics", "fills"), given, strict=True)})  # fmt: skip
+    assert study.named_metrics() and [m.name for m in study.named_methods().values()] == ["bright-of-plugins"]
+    again = {"metrics": given[1], "methods": given[0], "fills": [*study.fills]}
+    found = pm.evaluate(conv_classifier(8), pixels(1, 8), labels="top1", **again)
+    assert [result.name for result in found.results] == ["bright-of-plugins"]
+
+
+def test_a_file_alone_is_refused_with_what_it_has(my_file: Path) -> None:
+    with pytest.raises(pm.InputError, match=r"Write .*my_file.py:NAME, .* bright, Brightness, Mean$"):
+        pm.make_method(str(my_file))
+
+
+def test_list_shows_the_settings_of_a_class_in_a_file(
+    my_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "list", "methods", f"{my_file}:Brightness") == 0
+    assert "power=2 (a number)" in capsys.readouterr().out
+    assert run(monkeypatch, "list", "methods", f"{my_file}:bright") == 2
+    assert run(monkeypatch, "list", "methods", str(my_file)) == 2
+    assert "bright, Brightness, Mean" in capsys.readouterr().err
+
+
+# ---- names that are registered -------------------------------------------------------------------------------
+
+
+class Cup:
+    name = "cup"
+
+
+class Saucer:
+    name = "saucer"
+
+
+class Point:
+    """An entry point of another package."""
+
+    dist = None
+
+    def __init__(self, name: str, thing: Any) -> None:
+        self.name, self.thing, self.loaded = name, thing, 0
+
+    def load(self) -> Any:
+        self.loaded += 1
+        if isinstance(self.thing, Exception):
+            raise self.thing
+        return self.thing
+
+
+def registry(monkeypatch: pytest.MonkeyPatch, *points: Point) -> Registry[Any]:
+    monkeypatch.setattr(module, "entry_points", lambda group: points if group == "mine" else ())
+    things: Registry[Any] = Registry("thing", "mine")
+    things.register(Cup)
+    return things
+
+
+def test_a_registered_class_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    things = registry(monkeypatch)
+    assert things["cup"] is Cup
+    assert list(things) == ["cup"]
+    assert "cup" in things
+    assert "saucer" not in things
+
+
+def test_other_packages_add_theirs_and_are_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    point = Point("anything", Saucer)
+    things = registry(monkeypatch, point)
+    assert point.loaded == 0  # not before something is looked up
+    assert things["saucer"] is Saucer
+    assert list(things) == ["cup", "saucer"]
+    assert point.loaded == 1
+
+
+def test_a_broken_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    things = registry(monkeypatch, Point("teapot", ImportError("no handle")))
+    told = r"the thing 'teapot' of the installed package \? .*no handle"
+    with pytest.warns(UserWarning, match=told):
+        assert "cup" in things
+
+
+def test_a_name_belongs_to_one_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    things = registry(monkeypatch)
+    things.register(Cup)  # the same again is no harm
+    impostor = type("Impostor", (), {"name": "cup"})
+    with pytest.raises(InputError, match="a thing named 'cup' is already registered"):
+        things.register(impostor)
+    assert things["cup"] is Cup
+
+
+def test_an_unknown_name_is_refused_with_what_was_probably_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+    things = registry(monkeypatch, Point("s", Saucer))
+    with pytest.raises(
+        InputError, match=r"no thing is named 'sauser'\. Did you mean 'saucer'\? Known are: cup, saucer$"
+    ):
+        things["sauser"]
+    with pytest.raises(InputError, match=r"no thing is named 'xyzzy'\. Known are: cup, saucer$"):
+        things["xyzzy"]
+    with pytest.raises(InputError, match=r"no thing is named '\[{199}…'\. Known are: cup, saucer$"):
+        things["[" * 100_000]
+
+
+def test_an_optional_package_that_is_not_installed_names_the_extra() -> None:
+    with pytest.raises(
+        MissingExtra,
+        match=r"figures needs the package 'no_such_package', and it is not installed.*proofmap\[figures\]",
+    ):
+        require("no_such_package.part", extra="figures", purpose="figures")
+
+
+def test_an_optional_package_that_is_broken_says_how(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(name: str) -> None:
+        raise RuntimeError("operator torchvision::nms does not exist")
+
+    monkeypatch.setattr("importlib.import_module", broken)
+    with pytest.raises(MissingExtra, match="its import fails: operator torchvision::nms"):
+        require("torchvision", extra="torchvision", purpose="this model")

@@ -10,11 +10,6 @@ from torch import Tensor
 from proofmap.theory.theorem import Sign, interval_sums
 
 
-def tv(inside: Tensor) -> Tensor:
-    """TV(S) = sum_i |1[i in S] - 1[i + 1 in S]| of sets ``(..., d)``; the borders do not count, as in the paper."""
-    return (inside[..., 1:] != inside[..., :-1]).sum(dim=-1)
-
-
 def best_interval(z: Tensor, length: int, *, label: Sign = 1, wrap: bool = False) -> Tensor:
     """The first coordinate of the interval that certifies the label most strongly; -1 if none certifies it."""
     best, first = (label * interval_sums(z, length, wrap=wrap)).max(dim=-1)

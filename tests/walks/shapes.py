@@ -42,8 +42,7 @@ def picture(kind: str, rng: np.random.Generator) -> np.ndarray:
         "disc": far < radius,
         "ring": (far < radius + 1) & (far > radius - 1),
     }[kind]
-    values: np.ndarray = np.clip(shape * 150 + rng.normal(70, 15, (SIZE, SIZE)), 0, 255).astype(np.uint8)
-    return values
+    return np.clip(shape * 150 + rng.normal(70, 15, (SIZE, SIZE)), 0, 255).astype(np.uint8)
 
 
 def save_pictures(folder: Path, each: int = 5, called: tuple[str, ...] = NAMES) -> None:

@@ -83,17 +83,6 @@ def written(folder: Path) -> set[str]:
 OURS = {"scores.csv", "pairs.csv", "evaluation.json", "maps.safetensors", "report.html"}
 
 
-@pytest.mark.parametrize("name", GOOD)
-def test_an_odd_photo_is_explained(photos: Path, here: Path, proofmap: Proofmap, name: str) -> None:
-    (photos / name).write_bytes(GOOD[name]())
-    answer = proofmap("explain", f"photos/{name}", *EXPLAIN)
-    answer.works()
-    stem = Path(name).stem
-    assert answer.out.count(f"{stem} ") == 2, "a line per label"
-    assert written(here / "proofs") == OURS | {f"{stem.replace(' ', '_')}.gradient.png"}
-    assert stem in (here / "proofs" / "report.html").read_text(encoding="utf-8")
-
-
 @pytest.mark.parametrize("name", [*BAD, "phone.heic"])
 def test_a_photo_that_cannot_be_read_is_named(
     photos: Path, here: Path, proofmap: Proofmap, name: str
