@@ -177,7 +177,7 @@ METHODS = [
     "occlusion",
     "occlusion:fill=mask",
     "belief-order:budget=200",
-    "kernel-shap:samples=20",
+    "kernel-shap:samples=40",
     "shapley:orders=2",
     "rise:masks=20",
 ]

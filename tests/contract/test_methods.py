@@ -177,6 +177,7 @@ def tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inputs, "TRIED", [*inputs.TRIED, toy_tokens(5)])
 
 
+@pytest.mark.usefixtures("tokens")
 @pytest.mark.parametrize(
     "spec", FILL_VARIANTS, ids=lambda spec: spec if isinstance(spec, str) else spec.title()
 )

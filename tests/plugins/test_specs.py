@@ -367,7 +367,7 @@ def test_a_study_file_finds_methods_beside_it_and_notices_when_their_code_change
         )
     study = my_file.parent / "study.toml"
     study.write_text(
-        'data = "photos"\nlabels = "top2"\nmethods = ["mine.py:bright", "top-label:my_file.py:bright"]\n'
+        'data = "photos"\nlabels = "top2"\nmethods = ["mine.py:bright", "top-label:mine.py:bright"]\n'
         '[[metrics]]\nmetric = "mine.py:Mean"\ntimes = 2\n'
     )
     run = my_file.parent / "run"
@@ -457,7 +457,7 @@ def test_names_that_a_file_registers_are_known_wherever_the_file_is_named(
 
 
 def test_a_file_alone_is_refused_with_what_it_has(my_file: Path) -> None:
-    with pytest.raises(pm.InputError, match=r"Write .*my_file.py:NAME, .* bright, Brightness, Mean$"):
+    with pytest.raises(pm.InputError, match=r"Write .*mine.py:NAME, .* bright, Brightness, Mean$"):
         pm.make_method(str(my_file))
 
 
