@@ -20,8 +20,8 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.core.streams import image_keys
+from proofmap.data.distractors import Pool
 from proofmap.fills import Blur, Fill, Gray, Images, Noise, make_fill
-from proofmap.fills.images import ImagePool
 from proofmap.fills.infill import Infill
 from proofmap.fills.simple import Median
 from proofmap.session import Session
@@ -77,7 +77,7 @@ def test_a_fill_of_ones_own_that_returns_something_else_is_named(
 # ---- pools ----------------------------------------------------------------------------------------------------
 
 
-def pool_of(fill: Images, f: Classifier | None = None) -> ImagePool:
+def pool_of(fill: Images, f: Classifier | None = None) -> Pool:
     """The pool that a fill draws from in a session of its own."""
     return fill.drawn_from(Session(f or classifier()))
 
@@ -226,7 +226,7 @@ def test_every_picture_of_the_pool_is_equally_likely() -> None:
 
 
 def test_a_pool_is_the_same_for_the_same_seed_and_another_for_another() -> None:
-    def pool(seed: int) -> ImagePool:
+    def pool(seed: int) -> Pool:
         return pool_of(Images(source=pictures(), size=9, seed=seed))
 
     assert torch.equal(pool(0).values, pool(0).values)

@@ -19,7 +19,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures, Rows
 from proofmap.data import TensorData, distractors
 from proofmap.data.distractors import Distractors, Pool, in_part, mark
-from proofmap.fills.images import ImagePool, Images
+from proofmap.fills.images import Images
 from proofmap.results import score_tables
 from proofmap.session import Session
 from proofmap.study import Run, Study, run_study
@@ -43,7 +43,7 @@ def in_bytes(images: Tensor) -> Tensor:
     return (images * 255).round().to(torch.uint8)
 
 
-def pool_of(fill: Images, f: pm.Classifier | None = None) -> ImagePool:
+def pool_of(fill: Images, f: pm.Classifier | None = None) -> Pool:
     """The pool that a fill draws from in a session of its own."""
     return fill.drawn_from(Session(f or conv_classifier(SIZE)))
 
@@ -132,7 +132,7 @@ def test_noise_is_the_same_for_a_seed_and_another_for_each_part() -> None:
     source = Distractors.from_images(pixels(1, SIZE)[:, :1], inputs(1))
     gray = pm.Classifier(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 2)), inputs=inputs(1))
 
-    def noise(**options: Any) -> ImagePool:
+    def noise(**options: Any) -> Pool:
         return pool_of(Images(source=source, size=9, **options), gray)
 
     assert torch.equal(noise().values, noise().values)
@@ -183,7 +183,7 @@ def test_marks_tell_images_apart_by_any_value_of_a_small_one_and_not_by_rounding
 # ---- what is learned on, and what is judged on -----------------------------------------------------------------
 
 
-def pools(study: Study) -> tuple[ImagePool, ImagePool]:
+def pools(study: Study) -> tuple[Pool, Pool]:
     """What the first method of a study draws from, and what its first metric draws from."""
     opened = open_study(study, threads=1)
     method, metric = next(iter(opened.methods.values())), next(iter(opened.metrics.values()))
@@ -192,7 +192,7 @@ def pools(study: Study) -> tuple[ImagePool, ImagePool]:
     return learned.drawn_from(opened.session), judged.drawn_from(opened.session.judging())
 
 
-def common(one: ImagePool, other: ImagePool) -> set[int]:
+def common(one: Pool, other: Pool) -> set[int]:
     return set(one.marks.tolist()) & set(other.marks.tolist())
 
 
@@ -332,7 +332,7 @@ def pool(source: Any, shape: tuple[int, int, int] = (3, 8, 8), **options: Any) -
     inputs = Pictures(size=shape[1:], mean=(0.0,) * shape[0], std=(1.0,) * shape[0])
     if isinstance(source, list):
         source = np.stack([np.asarray(picture) for picture in source])
-    made = Pool.build(source, inputs, **{"size": 4, "crop": "none", "seed": 0, **options}).pictures
+    made = Pool.build(source, inputs, **{"size": 4, "crop": "none", "seed": 0, **options}).values
     assert made.dtype == torch.uint8
     assert made.is_contiguous()
     assert tuple(made.shape[1:]) == shape

@@ -13,10 +13,11 @@ behind a gray X-ray picture. An image is never its own distractor, because image
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeGuard
 
@@ -54,25 +55,61 @@ _LEAST = 2
 """Smallest number of sources (images that pictures are made from) in a half of a pool. One of them may be the image that is explained."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Pool:
-    """The M pictures ``(M, *shape)`` of a pool, and the marks of the S images that they were made from (the sources). Picture k was made from
-    source k modulo S.
+    """The images from which backgrounds are drawn: M pictures ``(M, *shape)``, as bytes, or inputs of another kind, and the marks of the S images
+    that they were made from (the sources). Picture k was made from source k modulo S.
 
     A mark (:func:`mark`) is a number that identifies a source as the net would see it, so that an image is
-    never its own distractor, not even as a crop. ``part`` says which sources were used.
+    never its own distractor, not even as a crop. ``part`` says which sources were used, ``text`` describes the images, and ``digest`` identifies
+    the whole pool.
     """
 
-    pictures: Tensor
+    values: Tensor
     marks: Tensor
     part: _Part = "all"
+    text: str = ""
 
     @classmethod
     def of(cls, values: Tensor, inputs: Inputs, part: _Part = "all") -> Pool:
         """The pool of inputs ``(M, *shape)``, each of which is a source; pictures are kept as bytes."""
         return cls(_kept(values, inputs), mark(values, inputs), part)
 
-    def text(self, source: object, noun: str) -> str:
+    def moved(self, device: torch.device, text: str) -> Pool:
+        """The pool on a device, described by a text."""
+        return replace(self, values=self.values.to(device), marks=self.marks.to(device), text=text)
+
+    @cached_property
+    def digest(self) -> str:
+        content = np.ascontiguousarray(self.values.cpu().numpy()).tobytes()
+        return hashlib.blake2b(content, digest_size=8).hexdigest()
+
+    def others(self, images: Tensor, inputs: Inputs) -> Tensor:
+        """A boolean mask ``(N, S)`` of the sources that are not the image itself."""
+        return mark(images, inputs)[:, None] != self.marks
+
+    def drawn(self, images: Tensor, words: Tensor, inputs: Inputs) -> Tensor:
+        """The index of one picture of the pool for each image, chosen by a random 32-bit number (``words``). Pictures made from the image itself
+        are skipped.
+        """
+        size, sources = len(self.values), len(self.marks)
+        other = self.others(images, inputs)
+        allowed = other.sum(dim=1)
+        if self._is_one_image and not bool(allowed.all()):
+            raise InputError(
+                "the pool of random images contains only the explained image; name a pool with other images"
+            )
+        rounds, rest = divmod(size, sources)  # picture k is from source k % sources
+        left = (words * (rounds * allowed + other[:, :rest].sum(dim=1))) >> 32
+        turn, within = left // allowed, left % allowed
+        return turn * sources + torch.searchsorted(other.cumsum(dim=1), within[:, None] + 1)[:, 0]
+
+    @cached_property
+    def _is_one_image(self) -> bool:
+        """Whether all sources are the same image."""
+        return len(self.marks.unique()) == 1
+
+    def described(self, source: object, noun: str) -> str:
         """A description of the images, such as ``41 of your own images``."""
         sources = len(self.marks)
         if not isinstance(source, Distractors):
@@ -218,8 +255,8 @@ class Distractors:
             return Pool(own, marks)
         times = size // (len(own) + joining) if crop == "random" else 1
         others = _picture_pool(_named_samples(self.samples), inputs, times * joining, crop, seed, "all")
-        shape = others.pictures.shape[1:]
-        rounds = [own.expand(times, *own.shape), others.pictures.view(times, -1, *shape)]
+        shape = others.values.shape[1:]
+        rounds = [own.expand(times, *own.shape), others.values.view(times, -1, *shape)]
         return Pool(torch.cat(rounds, dim=1).flatten(0, 1), torch.cat([marks, others.marks]))
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from proofmap.core.errors import InputError
 from proofmap.core.files import digest_of, distinct_names, suggest_path
 from proofmap.core.inputs import Columns, Rows
-from proofmap.core.inputs.frames import Column, library_of, read_frame, row_names
+from proofmap.core.inputs.frames import Column, library_of, read_frame
 from proofmap.data.dataset import Dataset, numbered, reader
 from proofmap.data.tables import check_columns
 
@@ -58,7 +58,7 @@ class TableData(Dataset):
         self._lock, self._encoded = threading.Lock(), dict[Columns, Tensor]()
         self.title, self._settings = title, settings
         self.names = (
-            row_names(frame) if name is None else distinct_names(list(map(str, frame[name].to_list())))
+            Column.row_names(frame) if name is None else distinct_names(list(map(str, frame[name].to_list())))
         )
         if target is not None:
             values = [None if _is_missing(value) else value for value in frame[target].to_list()]

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from proofmap.core import streams
-from proofmap.core.errors import InputError
-from proofmap.core.inputs import Inputs, Pictures, TextInputs
+from proofmap.core.inputs import Pictures, TextInputs
 from proofmap.core.text import counted
 from proofmap.fills.fill import FILLS, Fill
 from proofmap.fills.simple import Noise
 from proofmap.plugins.settings import setting
 from proofmap.session import Role, Session
+
+if TYPE_CHECKING:
+    from proofmap.data.distractors import Pool
 
 Crop = Literal["random", "none"]
 _OWN = "own"
@@ -86,13 +84,13 @@ class Images(Fill):
         pool = self.drawn_from(session)
         return {**self.settings(), "part": pool.part, "pool": pool.text, "digest": pool.digest}
 
-    def drawn_from(self, session: Session) -> ImagePool:
+    def drawn_from(self, session: Session) -> Pool:
         """The pool of images from which backgrounds are drawn in this session. Texts of all lengths have one pool."""
         session = session.whole or session
         key = self, self._asked_part(session)
         return session.pool(key, lambda: self._image_pool(session))
 
-    def _image_pool(self, session: Session) -> ImagePool:
+    def _image_pool(self, session: Session) -> Pool:
         # here, when it is first needed: datasets take a while to import
         from proofmap.data.distractors import Distractors, Pool
 
@@ -108,12 +106,10 @@ class Images(Fill):
             given = source if examples is None else examples
             made = Pool.build(given, inputs, size=self.size, crop=self.crop, seed=self.seed, part=part)
             text = f"{len(made.marks)} of the {inputs.noun} that describe the {inputs.position_noun}"
-            text = made.text(source, inputs.noun) if examples is None else text
+            text = made.described(source, inputs.noun) if examples is None else text
         if made.part != part:
             text += ", too few to learn on one half and judge on the other"
-        digest = hashlib.blake2b(np.ascontiguousarray(made.pictures.numpy()).tobytes(), digest_size=8)
-        device = session.net.device
-        return ImagePool(made.pictures.to(device), made.marks.to(device), digest.hexdigest(), text, made.part)
+        return made.moved(session.net.device, text)
 
     def _source(self, session: Session) -> Any:
         """Where images come from in this session: the session's own source, if the fill names none and there is one."""
@@ -150,41 +146,3 @@ class Images(Fill):
 
 def _is_own(source: Any) -> bool:
     return isinstance(source, str) and source == _OWN
-
-
-@dataclass(frozen=True, eq=False)
-class ImagePool:
-    """The images from which backgrounds are drawn, on the device: bytes for pictures, floats for other inputs.
-
-    ``marks`` identify the sources of the pool by their content, and ``digest`` identifies the whole pool. ``text`` describes the images
-    in words. ``part`` is the part of the sources that the pool was drawn from.
-    """
-
-    values: Tensor
-    marks: Tensor
-    digest: str
-    text: str
-    part: Role
-
-    def drawn(self, images: Tensor, words: Tensor, inputs: Inputs) -> Tensor:
-        """The index of one picture of the pool for each image, chosen by a random 32-bit number (``words``). Pictures made from the image itself
-        are skipped.
-        """
-        from proofmap.data.distractors import mark
-
-        size, sources = len(self.values), len(self.marks)
-        other = mark(images, inputs)[:, None] != self.marks
-        allowed = other.sum(dim=1)
-        if self._is_one_image and not bool(allowed.all()):
-            raise InputError(
-                "the pool of random images contains only the explained image; name a pool with other images"
-            )
-        rounds, rest = divmod(size, sources)  # picture k is from source k % sources
-        left = (words * (rounds * allowed + other[:, :rest].sum(dim=1))) >> 32
-        turn, within = left // allowed, left % allowed
-        return turn * sources + torch.searchsorted(other.cumsum(dim=1), within[:, None] + 1)[:, 0]
-
-    @cached_property
-    def _is_one_image(self) -> bool:
-        """Whether all sources are the same image."""
-        return len(self.marks.unique()) == 1

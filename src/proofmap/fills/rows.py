@@ -7,6 +7,7 @@ these are the four usual ways to hide columns. A model reads a row as a whole, s
 from __future__ import annotations
 
 import hashlib
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -15,9 +16,12 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Rows, Series
 from proofmap.fills.fill import FILLS, Fill
-from proofmap.fills.images import ImagePool, Images
+from proofmap.fills.images import Images
 from proofmap.plugins.settings import setting
 from proofmap.session import Session
+
+if TYPE_CHECKING:
+    from proofmap.data.distractors import Pool
 
 _AT_ONCE = 2**24  # numbers in a table of distances
 
@@ -56,11 +60,9 @@ class NearRows(Images):
         parts = (each.split(size) for each in (images, words, shown))
         return torch.cat([self._near(inputs, pool, *part) for part in zip(*parts, strict=True)])
 
-    def _near(self, inputs: Inputs, pool: ImagePool, x: Tensor, words: Tensor, shown: Tensor) -> Tensor:
+    def _near(self, inputs: Inputs, pool: Pool, x: Tensor, words: Tensor, shown: Tensor) -> Tensor:
         """For each row ``(B, C)``, a row of the pool ``(M, C)`` that is near it in the columns ``shown`` ``(B, C)``."""
-        from proofmap.data.distractors import mark
-
-        other = mark(x, inputs)[:, None] != pool.marks  # (B, M)
+        other = pool.others(x, inputs)  # (B, M)
         distance = (_differences(x, pool.values, inputs) * shown[:, None]).sum(dim=2)
         distance = distance.masked_fill(~other, torch.inf)
         k = min(self.neighbours, len(pool.marks))

@@ -76,6 +76,12 @@ class Column:
         return names
 
     @staticmethod
+    def row_names(frame: Any) -> list[str]:
+        """A name for each row: its label in the pandas index if the label is text, otherwise ``row-`` and the label or the row number."""
+        labels = frame.index.tolist() if library_of(frame) == "pandas" else range(len(frame))
+        return [label if isinstance(label, str) else f"row-{label}" for label in labels]
+
+    @staticmethod
     def read(frame: Any, name: str) -> tuple[Column, NDArray[Any]]:
         """One column of a frame: its kind according to its type, and its values. Numbers and booleans are float64, and NaN if missing.
         Categories are Python objects, and None if missing. Dates and other objects are refused."""
@@ -100,12 +106,6 @@ def library_of(given: object) -> str | None:
     kind = type(given)
     library = kind.__module__.partition(".")[0]
     return library if kind.__name__ == "DataFrame" and library in ("pandas", "polars") else None
-
-
-def row_names(frame: Any) -> list[str]:
-    """A name for each row: its label in the pandas index if the label is text, otherwise ``row-`` and the label or the row number."""
-    labels = frame.index.tolist() if library_of(frame) == "pandas" else range(len(frame))
-    return [label if isinstance(label, str) else f"row-{label}" for label in labels]
 
 
 # ---- pandas -----------------------------------------------------------------------------------------------------

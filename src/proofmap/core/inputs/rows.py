@@ -13,7 +13,7 @@ from proofmap.core.deferred import Tensor, torch
 from proofmap.core.errors import InputError
 from proofmap.core.inputs.base import Inputs
 from proofmap.core.inputs.columns import Columns
-from proofmap.core.inputs.frames import Column, library_of, row_names
+from proofmap.core.inputs.frames import Column, library_of
 from proofmap.core.text import short_names, shortened
 
 _EXAMPLES = 1024
@@ -146,7 +146,7 @@ class Rows(Inputs):
         """The rows ``(N, columns)`` of a data frame as numbers, with the names of the rows."""
         from proofmap.core.tensors import NamedImages
 
-        return NamedImages.of(self._described().encode(given), row_names(given))
+        return NamedImages.of(self._described().encode(given), Column.row_names(given))
 
     def prepare(self, item: Any, *, cropped: bool = False) -> Tensor:
         encoded = getattr(item, "encoded", None)  # a row of a table: see proofmap.data.TableData
