@@ -18,13 +18,14 @@ import torch
 from frozen_speed import seconds
 
 import proofmap as pm
+from proofmap.core.allocator import keep_memory
 
 KINDS = ("plain", "kept")
 
 
 def work(args: argparse.Namespace) -> None:
     """The process that runs passes: one for every line it is sent; prints seconds, seconds in the kernel and pages."""
-    if args.worker == "kept" and not pm.keep_memory():
+    if args.worker == "kept" and not keep_memory():
         sys.exit("memory is kept only with glibc, and without settings of memory in the environment")
     torch.set_num_threads(args.threads)
     frozen = pm.load_classifier(args.model, device="cpu").frozen()

@@ -20,7 +20,7 @@ from pathlib import Path
 import torch
 
 import proofmap as pm
-from proofmap.study.ray_executor import RayExecutor
+from proofmap.study.executor import RayExecutor
 
 IMAGES, LABELS = 4, 3  # of a unit
 LOAD = os.getloadavg()[0]

@@ -257,7 +257,7 @@ def randomised_layer() -> Image.Image:
     """Maps of one photo, of the net and of the net with a randomised last layer, and their roughness."""
     found, image = by_regularisation(), photo_of("coffee")
     other = randomised(net(), layers_of(net())[-1])
-    hidden = hidden_of(found).colour
+    hidden = hidden_of(found)[0]
     rows: list[list[GridCell]] = [[], []]
     for result, method in zip(found.results, regularised().values(), strict=True):
         maps = (found.map_of(result, 0, 0).float()[None], method(other, image, found.labels, seed=0)[:, 0])
@@ -287,7 +287,7 @@ def two_labels() -> Image.Image:
     """Two sample photographs in one picture, and the maps of both labels by the rows of the recipe ``two-labels``."""
     names = [net().names.index(name) for name in ("Egyptian cat", "espresso")]
     photos = torch.cat([photo_of("cat"), photo_of("coffee")])
-    montage = side_by_side(net().inputs, photos, names).images[:1]
+    montage = side_by_side(net().inputs, photos, names)[0][:1]
     ours = learned(scale=4.0, tv=0.01)
     methods = {
         "Ours": ours,

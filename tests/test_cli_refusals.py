@@ -170,7 +170,7 @@ def _writing() -> list[tuple[str, str]]:
     return [
         (name, option)
         for name, command in commands.commands.items()
-        for option in ("--out", "--write-study")
+        for option in ("--out",)
         if any(option in parameter.opts for parameter in command.params)
     ]
 

@@ -117,14 +117,6 @@ def test_a_file_that_is_no_onnx_model_is_named(
     assert "churn.onnx is not an ONNX model" in " ".join(capsys.readouterr().err.split())
 
 
-def test_a_study_file_says_that_a_table_needs_a_model(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(monkeypatch, "evaluate", "--data", "beats.csv", "--write-study", "study.toml") == 0
-    said = " ".join(capsys.readouterr().err.split())
-    assert "next: look at the model in it, then proofmap evaluate study.toml --dry-run" in said
-
-
 def test_a_model_that_fails_on_rows_names_the_columns_that_it_was_given() -> None:
     pandas = pytest.importorskip("pandas")
 

@@ -17,7 +17,7 @@ import proofmap as pm
 from proofmap.fills import Fill, Gray
 from proofmap.methods.controls import Wrapper
 from proofmap.methods.perturbation.rise import Occlusion
-from proofmap.metrics import Game, Insertion, Judged, Metric, RunMetric, RunValue, RunValues
+from proofmap.metrics import Game, Insertion, Judged, Metric, RunMetric, RunValues
 from proofmap.metrics.games import InsertionGame
 from proofmap.metrics.targets import Logit, Target
 from proofmap.plugins.settings import required
@@ -176,12 +176,12 @@ class Total(RunMetric):
     name: ClassVar[str] = "total"
     higher_is_better: ClassVar[bool] = True
 
-    def over_run(self, run: RunValues) -> list[RunValue]:
+    def over_run(self, run: RunValues) -> dict[str, tuple[float, int]]:
         values = [x for scores in run.values.values() for x in scores.values()]
         found = float(sum(x.nan_to_num().sum() for x in values))
         for x in values:
             x.zero_()
-        return [RunValue("all", found, N)]
+        return {"all": (found, N)}
 
 
 def test_a_metric_of_runs_may_write_into_the_values() -> None:

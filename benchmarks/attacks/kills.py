@@ -35,7 +35,7 @@ import torch
 from proofmap.core.errors import ProofmapError
 from proofmap.reproduce.run import reproduce
 from proofmap.study import Study, run_study, verify_run
-from proofmap.study.ray_executor import RayExecutor
+from proofmap.study.executor import RayExecutor
 from tests.reproduce.small_world import small_data, small_nets
 from tests.study.processes import _act_at, _raise
 from tests.study.studies import facts, toy_study

@@ -31,7 +31,7 @@ from proofmap.data import load_blocks, load_dataset, random_choice, true_outputs
 from proofmap.fills import Fill
 from proofmap.metrics.curves import Curves
 from proofmap.metrics.scores import Thresholds, best_effort, completeness, soundness, thresholds, worst_case
-from proofmap.results.statistics import mean_score
+from proofmap.results.statistics import Score
 
 DATA = {
     "cifar10": ("cifar10:{}[test]", "cifar10:{}[train]"),
@@ -86,7 +86,7 @@ def cells(played: Curves, top2: Tensor, f_second: Tensor, e: Thresholds) -> dict
         "soundness": worst_case(soundness(auc, f, e.e2)),
         "best effort": best_effort(auc, f, labels, top2, f_second, e.e1),
     }
-    scores = [mean_score(k, v, higher_is_better=True, limits=(0.0, 1.0)) for k, v in values.items()]
+    scores = [Score(k, limits=(0.0, 1.0)).over(v) for k, v in values.items()]
     found = {s.name: s.numbers() for s in scores}
     return {**found, "matched": ((auc - f).abs() <= NEAR).double().mean().item()}
 

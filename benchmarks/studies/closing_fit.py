@@ -21,6 +21,7 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.cli import run_script
+from proofmap.core.allocator import keep_memory
 from proofmap.methods.masks import belief, belief_problem
 from proofmap.methods.masks.engine import Slots
 from proofmap.metrics.scores import completeness, soundness, thresholds, worst_case
@@ -66,7 +67,7 @@ def main() -> None:
     parser.add_argument("--method", default="belief-mask")
     parser.add_argument("--bars", type=float, nargs="+", default=[0.3, 0.5, belief_problem.FAR])
     args = parser.parse_args()
-    pm.keep_memory()
+    keep_memory()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     photos = args.case == "photos"
     model = "efficientnet-lite0" if photos else "cifar10-resnet56"

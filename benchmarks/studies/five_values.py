@@ -25,7 +25,7 @@ from proofmap.cli import run_script
 from proofmap.core.files import output_file
 from proofmap.metrics.games import make_game
 from proofmap.metrics.playing import play
-from proofmap.results.statistics import mean_score
+from proofmap.results.statistics import Score
 from proofmap.session import Session
 
 NETS = ("cifar10-resnet56", "cifar10-vit", "efficientnet-lite0")
@@ -56,7 +56,7 @@ def row_of(name: str, data: Path, number: int) -> dict[str, Any]:
     for i, k in ((believed >= 0.001) & (believed <= 0.1)).nonzero().tolist():
         start = float(nothing[labels[i, k]])
         found.append(errors(shares, np.concatenate([[start], curves.probabilities[i, k].numpy()])))
-    error = mean_score("error", found, higher_is_better=False)
+    error = Score("error", higher_is_better=False).over(found)
     return {
         "net": name,
         "pictures": len(images),

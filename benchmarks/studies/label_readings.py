@@ -23,7 +23,7 @@ from proofmap.cli import run_script
 from proofmap.core.errors import InputError
 from proofmap.core.files import output_file, write_text
 from proofmap.metrics.scores import best_effort, completeness, soundness
-from proofmap.results.statistics import fewest_images, mean_score
+from proofmap.results.statistics import Score, fewest_images
 
 THRESHOLDS = {".1": 0.1, ".01": 0.01}
 
@@ -55,10 +55,7 @@ def values_of(auc: Tensor, f: Tensor) -> dict[str, Tensor]:
 
 def row_of(name: str, auc: Tensor, f: Tensor) -> dict[str, Any]:
     """What is known of one method: its scores, and what they follow from."""
-    scores = {
-        key: mean_score(key, values, higher_is_better=True, limits=(0.0, 1.0))
-        for key, values in values_of(auc, f).items()
-    }
+    scores = {key: Score(key, limits=(0.0, 1.0)).over(values) for key, values in values_of(auc, f).items()}
     return {
         "method": name,
         "n": len(f),
@@ -84,7 +81,7 @@ def differences(of: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             continue
         beside = values_of(*areas[other])
         for key in sorted(own.keys() & beside.keys()):
-            d = mean_score(key, own[key] - beside[key], higher_is_better=True)
+            d = Score(key).over(own[key] - beside[key])
             found.append({"score": key, "of": of, "than": other, **d.numbers()})
     return found
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from proofmap.bench.leaderboard import Leaderboard
 from proofmap.bench.record import Record
-from proofmap.results.statistics import mean_score
+from proofmap.results.statistics import Score
 
 PAPER = "learned-mask at the paper's passes"
 FILLS = ("gray", "blur", "noise", "images")
@@ -34,7 +34,7 @@ def pairs(methods: list[str]) -> Iterator[tuple[str, str, str]]:
 
 
 def difference(score: str, first: Record, second: Record) -> dict[str, object]:
-    d = mean_score(score, first.array(score) - second.array(score), higher_is_better=True)
+    d = Score(score).over(first.array(score) - second.array(score))
     found = {key: round(number, 5) for key, number in d.numbers().items()}
     return {"score": score, "of": f"{first.name} minus {second.name}", **found}
 

@@ -36,7 +36,7 @@ from proofmap.cli import run_script
 from proofmap.core.files import write_text
 from proofmap.data import load_blocks, load_dataset
 from proofmap.data.photos import find_photos
-from proofmap.results.statistics import mean_score
+from proofmap.results.statistics import Score
 
 NETS = {
     "efficientnet-lite0": "efficientnet_lite0.pth",
@@ -103,7 +103,7 @@ def values_of(
 
 
 def mean_of(values: list[float], limits: tuple[float, float]) -> dict[str, float]:
-    score = mean_score("", torch.tensor(values), higher_is_better=True, limits=limits)
+    score = Score("", limits=limits).over(torch.tensor(values))
     return {key: round(number, 4) for key, number in score.numbers(n=False).items()}
 
 

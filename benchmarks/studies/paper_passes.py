@@ -16,7 +16,7 @@ from torch import Tensor
 from proofmap.bench.leaderboard import Leaderboard
 from proofmap.bench.record import Record
 from proofmap.results.compare import _sign_flip_p
-from proofmap.results.statistics import mean_score
+from proofmap.results.statistics import Score
 
 PAPER = "learned-mask at the paper's passes"
 OTHERS = ("learned-mask", "belief-mask", "belief-mask thorough", "belief-mask on gray and blur")
@@ -59,7 +59,7 @@ def main() -> None:
                     d = average(records[PAPER], score, fills) - average(records[other], score, fills)
                     d = d[photos]
                     p = float(_sign_flip_p(d[:, None], resamples=100_000)[0])
-                    found = mean_score(score, d, higher_is_better=True).numbers(n=False) | {"p": p}
+                    found = Score(score).over(d).numbers(n=False) | {"p": p}
                     differences.append(
                         {
                             "photos": part,

@@ -30,7 +30,7 @@ from proofmap.metrics import scores
 from proofmap.metrics.proof_scores import steady_share
 from proofmap.metrics.roughness import Roughness
 from proofmap.metrics.scores import peak_of, reach_of
-from proofmap.results.statistics import mean_score
+from proofmap.results.statistics import Score
 
 E2 = 0.001
 BELIEVED = 0.01
@@ -78,7 +78,7 @@ def summaries(record: dict[str, Any]) -> dict[str, Any]:
             name: torch.tensor(found[name])
             for name in ("completeness", "soundness", "best effort", "peak-soundness")
         }
-        scores = {k: mean_score(k, v, higher_is_better=True, limits=(0.0, 1.0)) for k, v in by_photo.items()}
+        scores = {k: Score(k, limits=(0.0, 1.0)).over(v) for k, v in by_photo.items()}
         means = {name: score.numbers() for name, score in scores.items()}
         return {name: means.get(name, value) for name, value in summary(found).items()}
 

@@ -22,7 +22,7 @@ from proofmap.cli import run_script
 from proofmap.core.files import output_file
 from proofmap.data import load_blocks, random_choice
 from proofmap.data.photos import photographs
-from proofmap.results.statistics import mean_score
+from proofmap.results.statistics import Score
 
 METHODS = ("belief-order:regions=100,budget=1000",)
 FILLS = ("gray", "blur")
@@ -64,7 +64,7 @@ def scores(photos: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for method in photos[0]["values"]:
         for metric in METRICS:
             values = torch.tensor([photo["values"][method][metric] for photo in photos])
-            score = mean_score(metric, values, higher_is_better=True, limits=(0.0, 1.0))
+            score = Score(metric, limits=(0.0, 1.0)).over(values)
             found.append({"method": method, "metric": metric, **score.numbers(n=False)})
     return found
 

@@ -26,7 +26,7 @@ from proofmap.cli import run_script
 from proofmap.core.files import output_file
 from proofmap.methods.perturbation.belief_order import best_orders, subsets
 from proofmap.metrics.scores import THRESHOLDS, completeness, soundness, worst_case
-from proofmap.results.statistics import mean_score
+from proofmap.results.statistics import Score
 
 
 def beliefs(number: int) -> Tensor:
@@ -57,7 +57,7 @@ def bounds(f: Tensor) -> list[dict[str, Any]]:
                 ("completeness", completeness(high, believed, e1)),
                 ("soundness", soundness(low, believed, e2)),
             ):
-                score = mean_score(metric, worst_case(values), higher_is_better=True, limits=(0.0, 1.0))
+                score = Score(metric, limits=(0.0, 1.0)).over(worst_case(values))
                 entries.append(
                     {
                         "model": "files",

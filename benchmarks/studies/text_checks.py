@@ -38,7 +38,7 @@ from proofmap.fills import make_fill
 from proofmap.methods.perturbation.belief_order import subsets
 from proofmap.metrics.scores import THRESHOLDS, completeness, soundness, worst_case
 from proofmap.reproduce.recipe import placed
-from proofmap.results.statistics import mean_score
+from proofmap.results.statistics import Score
 from proofmap.session import Session
 
 MOST_WORDS = 9
@@ -46,7 +46,7 @@ MOST_WORDS = 9
 
 
 def entry(each: np.ndarray, **named: Any) -> dict[str, Any]:
-    score = mean_score("", each, higher_is_better=True, limits=(0.0, 1.0))
+    score = Score("", limits=(0.0, 1.0)).over(each)
     return {**named, **score.numbers()}
 
 

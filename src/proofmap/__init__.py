@@ -6,17 +6,14 @@
 >>> proof.save("out/")  # doctest: +SKIP
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from proofmap.core.deferred import lazy_names
 from proofmap.core.version import __version__
-from proofmap.results.display import set_display
 
 if TYPE_CHECKING:
     from proofmap.checking import sanity_checks
     from proofmap.classifier import Classifier
-    from proofmap.core.allocator import keep_memory
     from proofmap.core.errors import InputError, ProofmapError
     from proofmap.core.inputs import Rows, Series, Text
     from proofmap.data.photos import load_images
@@ -25,16 +22,14 @@ if TYPE_CHECKING:
     from proofmap.methods import LearnedMask, Method, make_method, per_label
     from proofmap.metrics import Curves, Metric, default_metrics, deletion, insertion, make_game, make_metric
     from proofmap.metrics.playing import completeness, insertion_auc, soundness
-    from proofmap.models import list_models, load_classifier
-    from proofmap.report.figures import draw_figure, figures_of
+    from proofmap.models import load_classifier
+    from proofmap.report.figures import draw_figure
     from proofmap.report.html import write_report
     from proofmap.results.audit import audit
     from proofmap.results.compare import compare
     from proofmap.results.evaluation import Evaluation, Proof
     from proofmap.results.statistics import Score
-    from proofmap.study import Run, Selection, Study, run_study
-
-set_display(lambda: import_module("proofmap.report.display"))
+    from proofmap.study import Run, Study, run_study
 
 # Imported when first used, so that commands which need no torch do not wait for it.
 __getattr__, __dir__ = lazy_names(
@@ -42,7 +37,6 @@ __getattr__, __dir__ = lazy_names(
     {
         "checking": "sanity_checks",
         "classifier": "Classifier",
-        "core.allocator": "keep_memory",
         "core.errors": "InputError ProofmapError",
         "core.inputs": "Rows Series Text",
         "data.photos": "load_images",
@@ -51,14 +45,14 @@ __getattr__, __dir__ = lazy_names(
         "methods": "LearnedMask Method make_method per_label",
         "metrics": "Curves Metric default_metrics deletion insertion make_game make_metric",
         "metrics.playing": "completeness insertion_auc soundness",
-        "models": "list_models load_classifier",
-        "report.figures": "draw_figure figures_of",
+        "models": "load_classifier",
+        "report.figures": "draw_figure",
         "report.html": "write_report",
         "results.audit": "audit",
         "results.compare": "compare",
         "results.evaluation": "Evaluation Proof",
         "results.statistics": "Score",
-        "study": "Run Selection Study run_study",
+        "study": "Run Study run_study",
     },
 )
 
@@ -80,7 +74,6 @@ __all__ = [
     "Rows",
     "Run",
     "Score",
-    "Selection",
     "Series",
     "Study",
     "Text",
@@ -92,11 +85,8 @@ __all__ = [
     "draw_figure",
     "evaluate",
     "explain",
-    "figures_of",
     "insertion",
     "insertion_auc",
-    "keep_memory",
-    "list_models",
     "load_classifier",
     "load_images",
     "make_game",

@@ -25,7 +25,7 @@ from proofmap.data.given import images_as_tensor
 from proofmap.methods.method import Method, MethodLike
 from proofmap.metrics.randomisation import Randomisation, Similarity
 from proofmap.results.randomisation import FLOOR, Order, SanityChecks, SanityLine
-from proofmap.results.statistics import mean_score
+from proofmap.results.statistics import Score
 from proofmap.session import Session
 from proofmap.study.opened import prepare_study
 from proofmap.study.study import Study
@@ -223,7 +223,7 @@ def _lines(
             .view(labels.shape)
             .masked_fill(labels == NO_LABEL, torch.nan)
         )
-        score = mean_score(measure, pairs.nanmean(dim=1).cpu(), higher_is_better=False, limits=(-1.0, 1.0))
+        score = Score(measure, higher_is_better=False, limits=(-1.0, 1.0)).over(pairs.nanmean(dim=1).cpu())
         place = (step.order, step.number, step.layers, step.drawn, step.of)
         lines.append(SanityLine(method, *place, measure, score.value, score.low, score.high, score.n))
     return lines

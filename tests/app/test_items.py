@@ -1,10 +1,8 @@
-"""Rows and texts on the server: chosen, typed or uploaded, within its limits; beliefs, maps and chosen proofs are the model's."""
+"""Rows and texts on the server: chosen or typed, within its limits; beliefs, maps and chosen proofs are the model's."""
 
 from __future__ import annotations
 
 import base64
-import io
-import wave
 from collections.abc import Iterator
 from typing import Any
 
@@ -86,21 +84,20 @@ def test_the_page_is_in_the_words_of_what_the_model_takes(
 
 def test_rows_of_the_data_are_listed_and_found_by_name(rows: tuple[TestClient, Server]) -> None:
     client, _ = rows
-    found = client.get("/api/data/data?first=1&number=2").json()
+    found = client.get("/api/data?first=1&number=2").json()
     assert [item["index"] for item in found["items"]] == [1, 2] and found["found"] == 4
     assert found["columns"] == [*COLUMNS] and found["items"][0]["cells"] == ["60", "4", "0", "Bonn"]
     assert found["items"][0]["truth"] == "yes"
-    assert [i["index"] for i in client.get("/api/data/data?search=-3").json()["items"]] == [3]
-    assert client.get("/api/data/data?number=101").status_code == 422
-    assert refused(client.post("/api/items", json={"data": "data", "index": 4}), 404).endswith("not 4")
-    assert "upload it again" in refused(client.get(f"/api/data/{'0' * 32}"), 404)
+    assert [i["index"] for i in client.get("/api/data?search=-3").json()["items"]] == [3]
+    assert client.get("/api/data?number=101").status_code == 422
+    assert refused(client.post("/api/items", json={"index": 4}), 404).endswith("not 4")
 
 
 def test_beliefs_maps_and_chosen_columns_of_a_row_are_those_of_the_model(
     rows: tuple[TestClient, Server],
 ) -> None:
     client, server = rows
-    item = sent(client, data="data", index=1)
+    item = sent(client, index=1)
     assert item["truth"] == "yes"
     row = ROWS.iloc[[1]].drop(columns="churned")
     expected = churn(row)[0]
@@ -143,46 +140,9 @@ def test_beliefs_maps_and_chosen_columns_of_a_row_are_those_of_the_model(
     assert command.startswith("proofmap explain customers.csv --rows row-1 --model toy.py:make")
 
 
-def test_an_uploaded_table_is_matched_by_its_columns(rows: tuple[TestClient, Server]) -> None:
-    client, _ = rows
-
-    data = upload(client, "mine.csv", "city,id,visits,income,age\nUlm,7,2,1.0,33\n").json()
-    assert (data["total"], data["left_out"], data["name"]) == (1, ["id"], "mine.csv")
-    item = sent(client, data=data["data"], index=0)
-    row = ROWS.drop(columns="churned").iloc[[0]].assign(age=33.0, income=1.0, visits=2.0)
-    assert beliefs(client, item["photo"])["no"] == pytest.approx(churn(row)[0, 0], abs=1e-6)
-
-
-@pytest.mark.parametrize(
-    "name, text, told",
-    [
-        ("mine.csv", "visits,city\n1,Ulm\n", "lacks the column 'age' and 1 more"),
-        ("mine.csv", "age,income,visits,city\n1,1,1,Rome\n", "'Rome'"),
-        ("mine.csv", "age,income,visits,city\n,1,1,Ulm\n", "no value in row 0"),
-        ("mine.csv", "age,income,visits,city\nold,1,1,Ulm\n", "numbers"),
-        ("mine.csv", "age\n1,2\n", "mine.csv cannot be read as a table"),
-        ("mine.csv", "age,income,visits,city\n", "0 rows"),
-        ("mine.csv", ",".join(map(str, range(2000))), "2,000 columns"),
-        ("mine.parquet", "PAR1\n1\n", "lacks the column 'age'"),  # it is read as CSV
-    ],
-)
-def test_a_table_that_is_none_of_the_model_is_refused(
-    rows: tuple[TestClient, Server], name: str, text: str, told: str
-) -> None:
-    assert told in refused(upload(rows[0], name, text))
-
-
-def test_a_table_has_a_most_of_bytes(rows: tuple[TestClient, Server]) -> None:
-    assert refused(upload(rows[0], "mine.csv", b"x" * (items.LIMITS["table_bytes"] + 1)), 413)
-
-
-def test_tables_and_texts_have_limits(
-    rows: tuple[TestClient, Server], texts: tuple[TestClient, Server], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(items.LIMITS, "rows", 2)
-    table = "age,income,visits,city\n" + "1,1,1,Ulm\n" * 3
-    assert "3 rows" in refused(rows[0].post("/api/data?net=toy", content=table))
+def test_texts_have_limits(rows: tuple[TestClient, Server], texts: tuple[TestClient, Server]) -> None:
     client, _ = texts
+    assert "this server has no data" in refused(client.get("/api/data"), 404)
     assert "empty" in refused(client.post("/api/items", json={"text": " \n"}))
     long = "a" * (items.LIMITS["characters"] + 1)
     assert "20,001 characters, and at most 20,000" in refused(client.post("/api/items", json={"text": long}))
@@ -228,7 +188,7 @@ def test_texts_of_any_script_come_back_as_they_are(texts: tuple[TestClient, Serv
         assert "".join(one["name"] for one in found) == text
 
 
-# ---- Series on the server: chosen or uploaded, within its limits; beliefs, maps and chosen proofs are the model's -----
+# ---- Series on the server: chosen from the data; beliefs, maps and chosen proofs are the model's -----
 
 
 @pytest.fixture(scope="module")
@@ -238,10 +198,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClien
         yield client, server
 
 
-def upload(client: TestClient, name: str, content: bytes | str) -> Any:
-    return client.post(f"/api/data?net=toy&name={name}", content=content)
-
-
 def test_the_page_is_in_the_words_of_series(served: tuple[TestClient, Server]) -> None:
     about = served[0].get("/api/about").json()
     assert (about["item"], about["positions"], about["data"]["total"]) == ("series", "segments", 3)
@@ -249,12 +205,12 @@ def test_the_page_is_in_the_words_of_series(served: tuple[TestClient, Server]) -
     assert {"time-shift", "blur", "gray"} <= {fill["name"] for fill in about["fills"]}
     page = served[0].get("/").text
     assert "Which segments prove what the model believes?" in page and "judge many series:" in page
-    assert ".ts,.csv,.tsv,.npz,.wav" in page and "pixel" not in page
+    assert "pixel" not in page
     assert served[0].get("/static/lines.js").status_code == 200
 
 
 def test_series_of_the_data_are_listed(served: tuple[TestClient, Server]) -> None:
-    found = served[0].get("/api/data/data?first=1&number=1").json()
+    found = served[0].get("/api/data?first=1&number=1").json()
     (item,) = found["items"]
     assert (item["name"], item["truth"], item["cells"]) == ("series-00001", "late", [])
 
@@ -263,7 +219,7 @@ def test_beliefs_maps_and_chosen_segments_of_a_series_are_those_of_the_model(
     served: tuple[TestClient, Server],
 ) -> None:
     client, server = served
-    item = sent(client, data="data", index=1)["photo"]
+    item = sent(client, index=1)["photo"]
     assert beliefs(client, item)["late"] == pytest.approx(beat(BEATS[1:2])[0, 1], abs=1e-6)
     found = client.get(f"/api/photos/{item}/positions?net=toy").json()
     assert [one["name"] for one in found["positions"]] == ["0 to 1 s", "1 to 2 s", "2 to 3 s", "3 to 4 s"]
@@ -289,51 +245,7 @@ def test_beliefs_maps_and_chosen_segments_of_a_series_are_those_of_the_model(
     assert command.startswith("proofmap explain series:beats.npz --rows series-00001 --model toy.py:make")
 
 
-TS = "@timeStamps false\n@classLabel true early late\n@data\n{}:early\n"
-
-
-def test_files_of_series_are_taken_in_every_format(served: tuple[TestClient, Server]) -> None:
+def test_what_is_no_series_of_the_data_is_refused(served: tuple[TestClient, Server]) -> None:
     client, _ = served
-    text = ":".join(",".join(map(str, channel)) for channel in BEATS[0].tolist())
-    npz = io.BytesIO()
-    np.savez(npz, series=BEATS[:1])
-    for name, content in (("mine.ts", TS.format(text)), ("mine.npz", npz.getvalue())):
-        data = upload(client, name, content).json()
-        assert (data["name"], data["total"]) == (name, 1), data
-        item = sent(client, data=data["data"], index=0)["photo"]
-        assert beliefs(client, item)["early"] == pytest.approx(beat(BEATS[:1])[0, 0], abs=1e-6)
-
-
-def test_what_is_no_series_of_the_model_is_refused(
-    served: tuple[TestClient, Server], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client, _ = served
-    short = upload(client, "short.csv", "t0,t1,t2\n1,2,3\n")
-    assert "1 channel and 3 time steps, but the model takes 2 channels and 8 time steps" in refused(short)
-    sound = io.BytesIO()
-    with wave.open(sound, "wb") as file:
-        file.setparams((1, 2, 8000, 0, "NONE", ""))
-        file.writeframes(b"\0\0" * 5)
-    assert "1 channel and 5 time steps" in refused(upload(client, "a.wav", sound.getvalue()))
-    for name, content, told in (
-        ("a.wav", b"RIFF", "a.wav cannot be read as a WAV file"),
-        ("a.ts", b"1,2", "no line @data"),
-        ("a.csv", b"a,b\n1,\n", "no value at time step 1"),
-        ("a.csv", b"\xff\xfe\x00", "UTF-8"),
-        ("a.npz", b"PK no zip", "a.npz cannot be read"),
-        ("a.xlsx", b"PK", "not a file of series"),
-    ):
-        assert told in refused(upload(client, name, content))
-    bomb = io.BytesIO()
-    np.savez_compressed(bomb, series=np.zeros((1, 2, 8)), more=np.zeros(2**20))
-    monkeypatch.setattr("proofmap.data.series_files.MOST_BYTES", 2**20)
-    assert "MB of arrays" in refused(upload(client, "a.npz", bomb.getvalue()))
-    monkeypatch.setitem(items.LIMITS, "rows", 2)
-    many = io.BytesIO()
-    np.savez(many, series=BEATS)
-    assert "3 series; a file may have 2" in refused(upload(client, "a.npz", many.getvalue()))
-    assert refused(upload(client, "a.ts", b"x" * (items.LIMITS["table_bytes"] + 1)), 413)
     assert "take series, no texts" in refused(client.post("/api/items", json={"text": "a"}))
-    assert "has the series 0 to 2, not 3" in refused(
-        client.post("/api/items", json={"data": "data", "index": 3}), 404
-    )
+    assert "has the series 0 to 2, not 3" in refused(client.post("/api/items", json={"index": 3}), 404)

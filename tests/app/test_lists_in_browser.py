@@ -75,13 +75,6 @@ def test_a_row_is_chosen_and_its_columns_are_ranked_and_pressed(opened: Opened) 
     hidden = row.assign(age=ROWS["age"].mean(), visits=ROWS["visits"].mean())
     shown = percent(churn(hidden)[0, 1])
     page.wait_for_function("(text) => document.querySelector('#sides b')?.textContent === text", arg=shown)
-    table = "age,income,visits,city\n50,1,2,Ulm\n"
-    page.locator("#file").set_input_files(
-        {"name": "more.csv", "mimeType": "text/csv", "buffer": table.encode()}
-    )
-    page.locator("#data-words", has_text="more.csv: 1 row").wait_for()
-    page.locator("#file").set_input_files({"name": "bad.csv", "mimeType": "text/csv", "buffer": b"age\n1\n"})
-    page.locator("#notice-words", has_text="Bad.csv lacks the column 'income' and 2 more.").wait_for()
 
 
 def test_a_text_is_typed_and_its_words_are_shaded_shown_and_pressed(opened: Opened) -> None:

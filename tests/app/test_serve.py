@@ -64,7 +64,7 @@ def test_a_model_of_tables_is_served_with_its_rows(
         about = client.get("/api/about").json()
         assert (about["item"], about["data"]["name"], about["data"]["total"]) == ("row", "rows.csv", 4)
         assert [net["name"] for net in about["nets"]] == ["rows.py:make"], "no nets of photos"
-        item = client.post("/api/items", json={"data": "data", "index": 3}).json()
+        item = client.post("/api/items", json={"index": 3}).json()
         asked = {"photo": item["photo"], "net": "rows.py:make", "labels": [0], "methods": ["random"]}
         job = client.post("/api/jobs", json=asked).json()["job"]
         command = client.get(f"/api/jobs/{job}").json()["command"]
@@ -109,6 +109,7 @@ def test_a_browser_is_opened_at_the_page(started: list[Any], monkeypatch: pytest
         (("--model", "net.py:make", "--data", "rows.csv", "--target", "churned"), "takes photos"),
         (("--model", "rows.py:make", "--data", "gone.csv", "--target", "churned"), "gone.csv"),
         (("--model", "rows.py:make", "--data", "rows.csv", "--target", "gone"), "'gone'"),
+        (("--model", "rows.py:make"), "a model of rows needs --data FILE"),
         (("--host", "no.such.host.invalid"), "no.such.host.invalid"),
         (("--device", "nothing"), "device"),
     ],

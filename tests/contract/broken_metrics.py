@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from proofmap.metrics import Insertion, Judged, Metric, RunValue, RunValues
+from proofmap.metrics import Insertion, Judged, Metric, RunValues
 from proofmap.metrics.reliability import RankingAgreement
 
 
@@ -54,7 +54,7 @@ def careless(what: Callable[[Judged], object]) -> Metric:
     return giving(values)
 
 
-def over_run(numbers: Callable[[RunValues], Sequence[RunValue]]) -> Metric:
+def over_run(numbers: Callable[[RunValues], dict[str, tuple[float, int]]]) -> Metric:
     """A metric of whole runs with other numbers."""
     return metric(RankingAgreement, over_run=lambda self, run: numbers(run))
 
@@ -66,17 +66,17 @@ def restless() -> Metric:
 
 def restless_run() -> Metric:
     times = itertools.count()
-    return over_run(lambda run: [RunValue("all", next(times) / 100, 1)])
+    return over_run(lambda run: {"all": (next(times) / 100, 1)})
 
 
-def of_the_first(run: RunValues) -> Sequence[RunValue]:
+def of_the_first(run: RunValues) -> dict[str, tuple[float, int]]:
     first = next(iter(run.values.values()))["insertion"]
-    return [RunValue("insertion", float(first.mean()), len(first))]
+    return {"insertion": (float(first.mean()), len(first))}
 
 
-def of_two(run: RunValues) -> Sequence[RunValue]:
+def of_two(run: RunValues) -> dict[str, tuple[float, int]]:
     _, second, *_ = run.values.values()
-    return [RunValue("insertion", float(second["insertion"].mean()), 1)]
+    return {"insertion": (float(second["insertion"].mean()), 1)}
 
 
 def add_one(judged: Judged) -> None:
@@ -160,7 +160,7 @@ METRICS: list[tuple[str, Metric, str]] = [
     ),
     (
         "numbers_of_a_run_lie_inside_the_limits_and_depend_on_its_values_alone",
-        over_run(lambda run: [RunValue("soundness", 1.5, 3)]),
+        over_run(lambda run: {"soundness": (1.5, 3)}),
         r"the number of soundness is 1\.5, expected 0 to 1 or NaN",
     ),
     (

@@ -127,8 +127,8 @@ def test_wrappers_around_one_method_stay_together(tmp_path: Path) -> None:
 
 
 def test_on_a_cluster_it_goes_to_the_same_worker() -> None:
+    from proofmap.study.executor import _groups
     from proofmap.study.planning import Unit
-    from proofmap.study.ray_executor import _groups
 
     units = [Unit(name, 0, (), (), together=name == TOP) for name in (MASK, TOP, "random")]
     assert [[unit.method for unit in group] for group in _groups(units)] == [[MASK, TOP], ["random"]]

@@ -21,7 +21,6 @@ from proofmap.results.statistics import (
     Score,
     mean_interval,
     mean_intervals,
-    mean_score,
     student_quantile,
 )
 from tests.toys import normal
@@ -135,13 +134,13 @@ def test_labels_of_an_image_are_not_counted_as_images() -> None:
 def test_images_that_do_not_count_do_not_move_the_score() -> None:
     counted = torch.tensor([0.2, 0.9, 0.4, 0.7])
     spread = torch.tensor([NAN, 0.2, 0.9, NAN, 0.4, 0.7, NAN])
-    score = mean_score("soundness", spread, higher_is_better=True)
+    score = Score("soundness").over(spread)
     assert score.n == 4 and score.value == pytest.approx(0.55)
     assert (score.low, score.high) == mean_interval(counted)
 
 
 def test_one_image_tells_no_spread_and_so_has_no_interval() -> None:
-    score = mean_score("insertion", torch.tensor([0.25]), higher_is_better=True)
+    score = Score("insertion").over(torch.tensor([0.25]))
     assert (score.value, score.n) == (0.25, 1)
     assert math.isnan(score.low) and math.isnan(score.high)
     assert str(score) == "insertion 0.250, n = 1, higher is better"
@@ -149,7 +148,7 @@ def test_one_image_tells_no_spread_and_so_has_no_interval() -> None:
 
 @pytest.mark.parametrize("values", [torch.zeros(0), torch.tensor([NAN, NAN])])
 def test_no_image_has_no_score(values: torch.Tensor) -> None:
-    score = mean_score("best-effort", values, higher_is_better=True)
+    score = Score("best-effort").over(values)
     assert math.isnan(score.value) and math.isnan(score.low) and math.isnan(score.high) and score.n == 0
 
 

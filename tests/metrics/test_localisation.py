@@ -150,18 +150,16 @@ def test_montages_tell_a_method_from_cheating() -> None:
     f = pm.Classifier(Linear(weight.flatten(1)), size=8, mean=[0.0], std=[1.0])
     upper, lower = torch.zeros(2, 1, 8, 8)
     upper[:, :4], lower[:, 4:] = 1.0, 1.0
-    m = side_by_side(f.inputs, torch.stack([upper, lower]), [0, 1])  # type: ignore[arg-type]
-    assert m.labels.tolist() == [[0, 1], [1, 0]]
-    assert (
-        m.images[0, 0, :4, :4].eq(1).all() and m.images[0, 0, 4:, 4:].eq(1).all() and m.images[0].sum() == 32
-    )
-    assert m.objects[1] == {1: ((0, 0, 4, 8),), 0: ((4, 0, 8, 8),)}
+    images, labels, objects = side_by_side(f.inputs, torch.stack([upper, lower]), [0, 1])  # type: ignore[arg-type]
+    assert labels.tolist() == [[0, 1], [1, 0]]
+    assert images[0, 0, :4, :4].eq(1).all() and images[0, 0, 4:, 4:].eq(1).all() and images[0].sum() == 32
+    assert objects[1] == {1: ((0, 0, 4, 8),), 0: ((4, 0, 8, 8),)}
     result = pm.evaluate(
         f,
-        m.images,
+        images,
         methods=["gradient-x-input", "top-label:gradient-x-input"],
-        labels=m.labels,
-        objects=m.objects,
+        labels=labels,
+        objects=objects,
         metrics=["two-objects:by=energy"],
     )
     honest, cheating = (r.scores[0].value for r in result.results)

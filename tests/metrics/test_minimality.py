@@ -287,16 +287,17 @@ def test_the_sweep_has_the_papers_thresholds_and_finds_the_best() -> None:
     sweep = saliency_sweep(Judged(Session(j.classifier), j.images, CROPPED_LABELS, maps))
     alone = Judged(Session(j.classifier), j.images, CROPPED_LABELS[:, :1], maps[:, :1])
     values = [SaliencyMetric(delta=delta)(alone).mean().item() for delta in DELTAS]
-    assert [row.value for row in sweep.rows] == pytest.approx(values, abs=1e-5)
-    assert sweep.metric.delta == DELTAS[int(np.argmin(values))] and sweep.n == CROPPED
+    by_delta = sorted(sweep, key=lambda row: row.delta)
+    assert [row.value for row in by_delta] == pytest.approx(values, abs=1e-5)
+    assert sweep[0].delta == DELTAS[int(np.argmin(values))] and sweep[0].n == CROPPED
 
 
 def test_a_best_threshold_with_tiny_boxes_is_flagged() -> None:
     j = judged_crops()
     j.maps = planted(j.images, j.labels)
-    sweep = saliency_sweep(j, deltas=[5.0])
-    assert sweep.best.tiny == 1.0 and sweep.best.area == pytest.approx(1 / 108)
-    assert sweep.degenerate and not saliency_sweep(j, deltas=[0.0]).degenerate
+    (best,) = saliency_sweep(j, deltas=[5.0])
+    assert best.tiny == 1.0 and best.area == pytest.approx(1 / 108)
+    assert best.degenerate and not saliency_sweep(j, deltas=[0.0])[0].degenerate
 
 
 def test_the_interval_does_not_count_with_values_that_only_the_floor_of_f_allows() -> None:

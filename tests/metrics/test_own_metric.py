@@ -123,7 +123,7 @@ def test_the_direction_is_required(attributes: dict[str, object]) -> None:
 def test_numbers_of_a_run_have_one_form() -> None:
     metric = type("Own", (RankingAgreement,), {"name": "own", "over_run": lambda self, run: 0.5})()
     with pytest.raises(
-        pm.InputError, match=r"the metric own: over_run\(run\) must return a list of RunValue"
+        pm.InputError, match=r"the metric own: over_run\(run\) must return a table of subject"
     ):
         evaluated(pm.make_metric("insertion:points=4"), metric)
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from torch import Tensor
 
-from proofmap.metrics.metric import RunMetric, RunValue, RunValues
+from proofmap.metrics.metric import RunMetric, RunValues
 from proofmap.metrics.randomisation import mean_ranks, pearson, spearman
 from proofmap.metrics.reliability import (
     InterMethod,
@@ -105,25 +105,26 @@ VALUES = {
 }
 
 
-def measured(metric: RunMetric, values: dict[str, dict[str, Tensor]] = VALUES) -> dict[str, RunValue]:
-    found = metric.over_run(RunValues(values, {"up": True, "down": False}))
-    return {each.subject: each for each in found}
+def measured(
+    metric: RunMetric, values: dict[str, dict[str, Tensor]] = VALUES
+) -> dict[str, tuple[float, int]]:
+    return dict(metric.over_run(RunValues(values, {"up": True, "down": False})))
 
 
 def test_every_number_of_a_run_is_that_of_its_definition() -> None:
     up, down = (
         torch.stack([sign * VALUES[m][k] for m in "abc"], dim=1) for k, sign in (("up", 1), ("down", -1))
     )
-    assert {name: found.value for name, found in measured(InterRater()).items()} == {
+    assert {name: value for name, (value, _) in measured(InterRater()).items()} == {
         "up": inter_rater(up),
         "down": inter_rater(down),
     }
-    assert measured(RankingAgreement())["up"].value == concordance(up)
+    assert measured(RankingAgreement())["up"][0] == concordance(up)
     pairs = [(0, 1), (0, 2), (1, 2)]
     between = [scipy.stats.spearmanr(up[:, i].numpy(), up[:, j].numpy()).statistic for i, j in pairs]
-    assert measured(InterMethod())["up"].value == pytest.approx(np.mean(between))
+    assert measured(InterMethod())["up"][0] == pytest.approx(np.mean(between))
     within = [scipy.stats.spearmanr(v["up"].numpy(), -v["down"].numpy()).statistic for v in VALUES.values()]
-    assert measured(InternalConsistency())["up and down"].value == pytest.approx(np.mean(within))
+    assert measured(InternalConsistency())["up and down"][0] == pytest.approx(np.mean(within))
 
 
 def test_images_that_a_method_does_not_count_are_left_out_and_nothing_is_made_up() -> None:
@@ -131,9 +132,9 @@ def test_images_that_a_method_does_not_count_are_left_out_and_nothing_is_made_up
     holed["b"]["up"] = VALUES["b"]["up"].clone()
     holed["b"]["up"][2] = NAN
     found = measured(InterRater(), holed)
-    assert (found["up"].n, found["down"].n) == (8, 9)
+    assert (found["up"][1], found["down"][1]) == (8, 9)
     none = {m: {"up": v["up"], "down": torch.full((9,), NAN)} for m, v in VALUES.items()}
-    assert math.isnan(measured(InterRater(), none)["down"].value)
+    assert math.isnan(measured(InterRater(), none)["down"][0])
 
 
 # ---- agreement -----------------------------------------------------------------------------------------------

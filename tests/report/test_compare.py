@@ -16,7 +16,7 @@ import torch
 import proofmap as pm
 from proofmap.core.errors import InputError
 from proofmap.results.compare import Comparison, _images_needed, compare
-from proofmap.results.statistics import mean_score
+from proofmap.results.statistics import Score
 from proofmap.study import run_study
 from tests.study.studies import toy_study
 from tests.toys import conv_classifier, linear_classifier, pixels
@@ -52,7 +52,7 @@ def with_values(
     for (method, metrics), result in zip(values.items(), found.results, strict=True):
         tensors = {name: torch.tensor(v) for name, v in metrics.items()}
         scores = tuple(
-            mean_score(k, v, higher_is_better=k not in lower, limits=limits) for k, v in tensors.items()
+            Score(k, higher_is_better=k not in lower, limits=limits).over(v) for k, v in tensors.items()
         )
         results.append(dataclasses.replace(result, name=method, values=tensors, scores=scores))
     return dataclasses.replace(found, results=tuple(results))

@@ -16,7 +16,7 @@ import proofmap as pm
 from proofmap.core.inputs import Text
 from proofmap.report import sheets
 from proofmap.results import score_tables
-from proofmap.results.fill_alone import f_of_fill, fill_notes, fill_words, given_by_fill
+from proofmap.results.notes import f_of_fill, fill_notes, fill_words, given_by_fill
 from tests.command import run
 
 SIZE = 6

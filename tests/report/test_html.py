@@ -25,7 +25,7 @@ from proofmap.report.figures import scatter
 from proofmap.report.html import write_report
 from proofmap.report.pictures import displayed
 from proofmap.results import score_tables
-from proofmap.results.statistics import mean_score
+from proofmap.results.statistics import Score
 from proofmap.results.verdict import verdict
 from tests.report.pages import STRANGE, PageParts, judged, listed
 from tests.toys import normal
@@ -380,7 +380,7 @@ def with_values(values: dict[str, dict[str, Tensor]]) -> pm.Evaluation:
             base.results[0],
             name=name,
             values=own,
-            scores=tuple(mean_score(kind, v, higher_is_better=True) for kind, v in own.items()),
+            scores=tuple(Score(kind).over(v) for kind, v in own.items()),
         )
         for name, own in values.items()
     ]

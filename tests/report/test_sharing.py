@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import proofmap as pm
+from proofmap.cli.runs import export_run
 from proofmap.core.text import one_line
 from proofmap.report.figures import draw_figure
 from proofmap.report.html import write_report
@@ -18,7 +19,6 @@ from proofmap.report.runs import save_run, write_run_report
 from proofmap.results import score_tables
 from proofmap.results.sharing import shared, without_folders
 from proofmap.study import run_study
-from proofmap.study.export import export_run
 from proofmap.study.stored_run import Run
 from tests.report.pages import PageParts, judged
 from tests.study.studies import toy_study

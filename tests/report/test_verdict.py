@@ -20,9 +20,9 @@ from proofmap.metrics.proof_scores import BestEffort, Completeness, Soundness
 from proofmap.report.choice import Choice
 from proofmap.report.figures.scatter import scatter_figure, scatter_panels
 from proofmap.report.html import write_report
+from proofmap.report.label_matrix import mean_matrix
 from proofmap.results import score_tables
 from proofmap.results.audit import audit
-from proofmap.results.label_matrix import LabelMatrices, label_matrices
 from proofmap.results.proof_shape import proof_values
 from proofmap.results.records import MethodResult
 from proofmap.results.statistics import Score
@@ -281,7 +281,8 @@ def test_two_labels_are_judged_that_the_net_does_not_believe(evaluation: pm.Eval
     assert evaluation.labels.shape == (3, 3) and evaluation.settings["labels"] == "top1+wrong"
     assert bool((evaluation.f[:, 1:] < UNBELIEVED).all())
     assert [evaluation.wrong_kind(0, j) for j in range(3)] == ["", "near", "far"]
-    assert label_matrices(evaluation).names == ("label 1", "near wrong", "far wrong")
+    matrix = mean_matrix(evaluation)
+    assert matrix is not None and matrix["names"] == ["label 1", "near wrong", "far wrong"]
 
 
 def test_they_change_soundness_and_not_completeness(evaluation: pm.Evaluation) -> None:
@@ -360,36 +361,37 @@ def found() -> pm.Evaluation:
 
 
 def test_cells_are_the_means_of_a_loop(found: pm.Evaluation) -> None:
-    result, labels = label_matrices(found), found.labels.tolist()
-    assert list(result.areas) == ["gradient", "random"] and result.names == tuple(found.label_names)
-    for method, a, b in product(result.areas, range(4), range(4)):
-        matrix = found[method].insertion.matrix
+    result, labels = mean_matrix(found), found.labels.tolist()
+    assert result is not None and result["names"] == list(found.label_names)
+    for k, a, b in product(range(2), range(4), range(4)):
+        matrix = found.results[k].insertion.matrix
         assert matrix is not None
         own = [float(matrix[i, row.index(a), row.index(b)]) for i, row in enumerate(labels)]
-        assert float(result.areas[method][a, b]) == pytest.approx(sum(own) / 3, abs=1e-6)
+        assert result["methods"][k][a][b] == pytest.approx(sum(own) / 3, abs=1e-6)
         f = sum(float(found.f[i, row.index(b)]) for i, row in enumerate(labels)) / 3
-        assert float(result.f[b]) == pytest.approx(f, abs=1e-6)
+        assert result["f"][b] == pytest.approx(f, abs=1e-6)
 
 
 def test_the_question_is_answered_by_the_worst_cell(found: pm.Evaluation) -> None:
-    def with_matrices(*matrices: list[list[float]]) -> LabelMatrices:
+    def answers(*matrices: list[list[float]], f: tuple[float, float] = (0.5, 0.5)) -> list[str]:
         first, count = found.results[0], [0] * len(matrices)
         labels = torch.tensor([[0, 1]]).expand(len(matrices), -1)
         curves = replace(first.insertion.select_images(count), matrix=torch.tensor(matrices), labels=labels)
         results = (replace(first, insertion=curves),)
-        return label_matrices(replace(found.select_images(count), results=results, labels=labels))
+        believed = torch.tensor([f]).expand(len(matrices), -1)
+        result = mean_matrix(replace(found.select_images(count), results=results, labels=labels, f=believed))
+        assert result is not None
+        return list(result["answers"])
 
     a, b = found.label_names[:2]
     low, high = [[0.5, 0.1], [0.2, 0.3]], [[0.5, 0.1], [0.45, 0.05]]
     yes = "Yes: on average every map raises its own label most."
-    assert with_matrices(low).answers() == {"gradient": yes}
+    assert answers(low) == [yes]
     said = f"No: the map of {b} raises {a} to .37 and its own label to .13; {a} is higher on 2 of 3 images."
-    assert with_matrices(low, high, high).answers() == {"gradient": said}
-    wrong = replace(with_matrices(high), f=torch.tensor([0.5, 0.001]))  # its map should prove nothing
-    assert wrong.answers() == {
-        "gradient": yes.replace("map raises", "map of a label that the net believes raises")
-    }
-    assert replace(wrong, f=torch.tensor([0.001, 0.001])).answers() == {}
+    assert answers(low, high, high) == [said]
+    of_believed = yes.replace("map raises", "map of a label that the net believes raises")
+    assert answers(high, f=(0.5, 0.001)) == [of_believed], "the map of the other should prove nothing"
+    assert answers(high, f=(0.001, 0.001)) == []
 
 
 def test_labels_of_each_image_go_by_place_and_a_matrix_may_be_missing() -> None:
@@ -397,11 +399,11 @@ def test_labels_of_each_image_go_by_place_and_a_matrix_may_be_missing() -> None:
     found = pm.evaluate(
         conv_classifier(8, 4), pixels(3, 8), methods=["gradient"], labels=labels, metrics=METRICS
     )
-    result, matrix = label_matrices(found), found.results[0].insertion.matrix
-    assert result.names == ("label 1", "label 2") and not result.shared
-    assert matrix is not None and torch.allclose(result.areas["gradient"], matrix.mean(dim=0))
+    result, matrix = mean_matrix(found), found.results[0].insertion.matrix
+    assert result is not None and result["names"] == ["label 1", "label 2"] and not result["shared"]
+    assert matrix is not None and torch.allclose(torch.tensor(result["methods"][0]), matrix.mean(dim=0))
     bare = replace(found.results[0], insertion=replace(found.results[0].insertion, matrix=None))
-    assert not label_matrices(replace(found, results=(bare,))).areas
+    assert mean_matrix(replace(found, results=(bare,))) is None
 
 
 # ---- Tables, pages, pictures and audits go by what a score measures, never by what it is called -----------------------

@@ -15,7 +15,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.ranking import keep_top
 from proofmap.fills import Images
 from proofmap.methods.masks.learned import LearnedMask
-from proofmap.metrics.boxes import SaliencyMetric, SaliencySweep, SweepRow
+from proofmap.metrics.boxes import SweepRow
 from proofmap.metrics.games import CurveSettings
 from proofmap.metrics.proof_scores import BestEffort
 from proofmap.reproduce import ensembling, sanity, study_recipe
@@ -28,7 +28,7 @@ from proofmap.reproduce.study_recipe import JudgedRows, Tuning, score_tables
 from proofmap.results.compare import signed
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import MethodResult
-from proofmap.results.statistics import mean_score
+from proofmap.results.statistics import Score
 from tests.reproduce.small_world import small_data, small_nets
 
 RECIPE = """
@@ -160,7 +160,7 @@ def made_up_evaluation(values: Mapping[str, Mapping[str, list[float]]]) -> Evalu
     for name, scores in values.items():
         tensors = {metric: torch.tensor(some) for metric, some in scores.items()}
         means = tuple(
-            mean_score(metric, some, higher_is_better=metric != "deletion", kind=metric.partition(",")[0])
+            Score(metric, higher_is_better=metric != "deletion", kind=metric.partition(",")[0]).over(some)
             for metric, some in tensors.items()
         )
         results.append(
@@ -433,10 +433,8 @@ def test_whole_photos_stand_beside_their_corners_by_name() -> None:
 
 
 def test_each_row_keeps_the_saliency_metric_at_its_own_threshold() -> None:
-    metric = SaliencyMetric()
-    rows = (SweepRow(0.4, -0.1, 0.5, 0.9, 0.0), SweepRow(1.0, -0.3, 0.3, 0.8, 0.0))
-    other = (rows[0], replace(rows[1], value=0.5))
-    found = Tuning({"a": SaliencySweep(rows, metric, 9), "b": SaliencySweep(other, metric, 9)}, 0)
+    low, high = SweepRow(0.4, 9, -0.1, 0.5, 0.9, 0.0), SweepRow(1.0, 9, -0.3, 0.3, 0.8, 0.0)
+    found = Tuning({"a": [high, low], "b": [low, replace(high, value=0.5)]}, 0)
     settings = {"study": {"metrics": [{"metric": "insertion"}, {"metric": "saliency-metric"}]}}
     changed = found.settings(settings)["study"]["metrics"]
     assert [m.get("delta") for m in changed] == [None, 0.4, 1.0] and len(settings["study"]["metrics"]) == 2

@@ -27,7 +27,7 @@ from PIL import Image
 
 from proofmap.core.errors import ProofmapError
 from proofmap.study import Study, run_study
-from proofmap.study.watchers import ProgressFile
+from proofmap.study.watchers import progress_file
 
 _ROOT = Path(__file__).parents[2]
 
@@ -190,7 +190,7 @@ def _act_at(at: int, act: Callable[[], object]) -> None:
     import sqlite3
 
     # progress is written by the clock: only at its beginning and end, so that every run touches the disk as often
-    ProgressFile.__init__.__defaults__ = (math.inf, time.monotonic)
+    progress_file.__defaults__ = (math.inf, time.monotonic)
     touches = 0
 
     def touch() -> None:

@@ -17,10 +17,9 @@ from typing import Any
 
 import pytest
 
-import proofmap.study.ray_executor as module
+import proofmap.study.executor as module
 from proofmap.core.errors import InputError, MissingExtra, ProofmapError
-from proofmap.study.executor import LocalExecutor, Lost
-from proofmap.study.ray_executor import RayExecutor
+from proofmap.study.executor import LocalExecutor, Lost, RayExecutor
 from proofmap.testing import check_executor
 from proofmap.testing.executors import MakeExecutor, make_squarer, until
 from tests.forked import check_fork
@@ -258,7 +257,7 @@ def test_a_running_cluster_is_left_as_it_was(ray: ModuleType, tmp_path: Path) ->
         textwrap.dedent("""
         import sys
         from dataclasses import dataclass
-        from proofmap.study.ray_executor import RayExecutor
+        from proofmap.study.executor import RayExecutor
 
         @dataclass(frozen=True)
         class Box:
@@ -293,7 +292,7 @@ def test_a_cluster_of_our_own_says_nothing_and_is_gone_afterwards(tmp_path: Path
         textwrap.dedent("""
         import os, signal
         from pathlib import Path
-        from proofmap.study.ray_executor import RayExecutor
+        from proofmap.study.executor import RayExecutor
         from proofmap.testing.executors import make_squarer
 
         def children():

@@ -17,6 +17,7 @@ import pytest
 import torch
 
 import proofmap as pm
+from proofmap.cli.runs import export_run
 from proofmap.core.errors import InputError
 from proofmap.data.photos import load_images
 from proofmap.report.runs import write_run_report
@@ -24,9 +25,9 @@ from proofmap.results.audit import audit
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.score_tables import shared_table
 from proofmap.results.statistics import mean_interval
-from proofmap.study import Run, Selection, StoreError, Study, export_run, run_study
+from proofmap.study import Run, Selection, StoreError, Study, run_study
+from proofmap.study.executor import RayExecutor
 from proofmap.study.manifest import Manifest
-from proofmap.study.ray_executor import RayExecutor
 from proofmap.study.stored_run import verify_run
 from tests.data.made_up import save
 from tests.review_net import NET

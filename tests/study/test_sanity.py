@@ -19,7 +19,7 @@ import proofmap as pm
 from proofmap.methods import make_method
 from proofmap.methods.controls import control_rows
 from proofmap.results.audit import audit
-from proofmap.results.statistics import mean_score
+from proofmap.results.statistics import Score
 from proofmap.results.verdict import role_of, soundness_notes
 from proofmap.study import Run, Study, run_study
 from proofmap.study.sanity import sanity_notes
@@ -152,7 +152,7 @@ def test_it_is_computed_once_and_again_for_more_images(
 ) -> None:
     study = toy_study(tmp_path, 3, methods=["random"])
     pm.run_study(study, tmp_path / "run")
-    monkeypatch.setattr("proofmap.study.run.measure_sanity", lambda *_, **__: pytest.fail("looked again"))
+    monkeypatch.setattr("proofmap.study.survey.Survey.sanity", lambda *_: pytest.fail("looked again"))
     pm.run_study(study, tmp_path / "run")
     monkeypatch.undo()
     photos(tmp_path / "photos", 2, first=3)
@@ -163,7 +163,7 @@ def test_it_is_computed_once_and_again_for_more_images(
 
 
 def test_only_some_of_many_images_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proofmap.study.sanity.LOOKED_AT", 3)
+    monkeypatch.setattr("proofmap.study.survey.LOOKED_AT", 3)
     found = seen(tmp_path, colour_study(tmp_path, 5), colour_net())
     assert (found["images"], found["of"], found["right"]) == (3, 15, 3), "spread over all of them"
 
@@ -244,7 +244,7 @@ def with_soundness(**values: list[float]) -> pm.Evaluation:
         evaluation().results, ("gradient", "noise", "noise", "blurred", "cheating"), strict=True
     ):
         found = torch.tensor(values.get(key, [0.0] * 6))
-        score = mean_score("soundness", found, higher_is_better=True)
+        score = Score("soundness").over(found)
         results.append(dataclasses.replace(result, values={"soundness": found}, scores=(score,)))
     return dataclasses.replace(evaluation(), results=tuple(results))
 

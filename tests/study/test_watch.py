@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from proofmap.study import watchers as views
-from proofmap.study.watchers import ProgressFile, Status, Tally, watchers_for
+from proofmap.study.watchers import Status, Tally, progress_file, watchers_for
 
 RUNNING = Status(
     state="running",
@@ -162,7 +162,7 @@ def test_the_line_on_a_terminal_fits_it_and_vanishes_at_the_end(width: int) -> N
 
 
 def test_the_file_says_what_the_status_says(tmp_path: Path) -> None:
-    ProgressFile(tmp_path / "progress.json")(RUNNING)
+    progress_file(tmp_path / "progress.json")(RUNNING)
     record = json.loads((tmp_path / "progress.json").read_text())
     assert record.pop("began") <= record.pop("updated")
     assert record == {
@@ -179,7 +179,7 @@ def test_the_file_says_what_the_status_says(tmp_path: Path) -> None:
 
 def test_the_file_is_written_once_a_second_at_most_and_always_at_the_end(tmp_path: Path) -> None:
     clock, path = Clock(), tmp_path / "progress.json"
-    file = ProgressFile(path, clock=clock)
+    file = progress_file(path, clock=clock)
     written = []
     file(RUNNING)
     for done in range(1, 11):
@@ -194,7 +194,7 @@ def test_the_file_is_written_once_a_second_at_most_and_always_at_the_end(tmp_pat
 
 def test_a_full_disk_leaves_the_last_whole_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "progress.json"
-    file = ProgressFile(path, every=0)
+    file = progress_file(path, every=0)
     file(RUNNING)
 
     def full(path: Path, text: str) -> None:

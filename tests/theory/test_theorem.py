@@ -85,8 +85,6 @@ def test_bounds_fall_with_length_and_margin(gamma: float) -> None:
 def test_least_lengths_are_the_least() -> None:
     population = Population.assumed(500, 0.4, 1.5)
     for delta in (0.2, 0.01):
-        first = population.complete_from(delta)
-        assert population.incomplete(first) <= delta < population.incomplete(first - 1)
         first = population.sound_from(delta)
         assert population.unsound(first) <= delta < population.unsound(first - 1)
         assert population.sound_from(delta, wrap=True) >= first
@@ -110,10 +108,9 @@ def test_failures_are_rarer_than_delta_at_the_stated_lengths(name: str, gamma: f
     found, delta = MADE[name](512, gamma), 0.05
     measured = Population.measured(found.z)
     first, second = stated_lengths(512, found.margin, delta, bound=found.bound)
-    lengths = [first, measured.complete_from(delta), second, measured.sound_from(delta)]
-    short, shorter, long, longer = simulate(found.z, lengths, trials=300)
-    assert max(short.one.value, shorter.one.value) <= delta
-    assert max(short.incomplete.value, shorter.incomplete.value) <= delta
+    lengths = [first, second, measured.sound_from(delta)]
+    short, long, longer = simulate(found.z, lengths, trials=300)
+    assert max(short.one.value, short.incomplete.value) <= delta
     assert max(long.unsound.value, longer.unsound.value) <= delta
 
 

@@ -11,7 +11,6 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from jinja2 import Environment
 from markupsafe import Markup
 from pydantic import ValidationError
 from starlette.datastructures import Headers
@@ -35,8 +34,8 @@ _SHARED = ("look.css", "lines.js", "listed.js", "shared.js", "theme.js")
 _MESSAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'; form-action 'none'"
 _INVITATIONS = {
     "photo": "Drop a photo.",
-    "row": "Choose a row of the data, or upload a table with the same columns.",
-    "series": "Choose a series of the data, or upload a file of series of the same length.",
+    "row": "Choose a row of the data.",
+    "series": "Choose a series of the data.",
     "text": "Type or paste a text.",
 }
 
@@ -170,9 +169,4 @@ def _static_files() -> dict[str, tuple[bytes, str]]:
 
 def _drawn(template: str, **content: Any) -> str:
     """The text of a template, rendered with this content."""
-    return _environment().get_template(template).render(**content)
-
-
-@cache
-def _environment() -> Environment:
-    return templates_of("proofmap.app", "templates")
+    return templates_of("proofmap.app", "templates").get_template(template).render(**content)

@@ -1,46 +1,38 @@
-"""Photos, rows, series and texts of visitors: uploaded, chosen from the data of the command line or from an uploaded file, or typed.
+"""Photos, rows, series and texts of visitors: uploaded, chosen from the data of the command line, or typed.
 
-A photo is identified by a hash of its content. Files and items are kept in memory; the least recently used is dropped first.
+A photo is identified by a hash of its content. Items are kept in memory; the least recently used is dropped first.
 """
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from io import BytesIO
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from PIL import Image
 
 from proofmap.core.errors import InputError
-from proofmap.core.inputs import Inputs, Rows, Series
-from proofmap.core.inputs.frames import read_frame
+from proofmap.core.inputs import Series
 from proofmap.core.inputs.pictures import decode_image
 from proofmap.core.labels import NO_LABEL
-from proofmap.core.text import counted, did_you_mean, one_line, shortened
+from proofmap.core.text import one_line, shortened
 from proofmap.data.dataset import Dataset
 from proofmap.data.photos import SAMPLE, sample_path
-from proofmap.data.series_files import series_content
 from proofmap.data.table_rows import TableData
 from proofmap.data.texts import TextData
 
 LIMITS = {
     "upload_bytes": 20_000_000,
     "pixels": 40_000_000,
-    "table_bytes": 5_000_000,
-    "rows": 20_000,
     "characters": 20_000,
     "labels": 8,
     "methods": 3,
 }
-"""What visitors may send, which the page shows: the size of a picture, of a table or file of series, and of a text; labels and methods of one job."""
+"""What visitors may send, which the page shows: the size of a picture and of a text; labels and methods of one job."""
 ACCEPTED = f"JPEG, PNG or WebP, up to {LIMITS['upload_bytes'] // 1_000_000} MB."
 """The formats and size that an uploaded photo may have, in words for visitors."""
 MOST_PHOTOS, MOST_BYTES = 64, 256_000_000
@@ -121,10 +113,7 @@ def decoded(content: bytes, name: str) -> Image.Image:
         raise InputError(f"{error}. {ACCEPTED}") from None
 
 
-DATA = "data"
-"""The id of the data that is named on the command line."""
-MOST_COLUMNS = 1_000
-MOST_TABLES, MOST_ITEMS = 8, 256
+MOST_ITEMS = 256
 SHOWN_COLUMNS = 8
 """Largest number of columns shown in a list of rows."""
 _PREVIEW, _TITLE = 160, 48
@@ -164,15 +153,15 @@ class Item:
 
 @dataclass(frozen=True, eq=False)
 class Listing:
-    """Data whose items visitors can choose: the data named on the command line, or an uploaded file."""
+    """The data named on the command line, whose items visitors can choose."""
 
-    id: str
     name: str
     data: Dataset
     arguments: tuple[str, ...]
     """The arguments of a command line that name the data."""
-    left_out: tuple[str, ...] = ()
-    """Columns that the model does not take."""
+
+    def about(self) -> dict[str, Any]:
+        return {"name": self.name, "total": len(self.data)}
 
     def search(self, text: str) -> Sequence[int]:
         """The indices of the items whose name contains this text."""
@@ -208,7 +197,7 @@ class Listing:
         name = one_line(str(self.data.names[index]))
         which = ("--rows", str(self.data.names[index]))
         return Item(
-            _digest(f"{self.id} {index} {self.data.digest(index)}"),
+            _digest(f"data {index} {self.data.digest(index)}"),
             name,
             self.data.read(index),
             (*self.arguments, *which),
@@ -217,13 +206,10 @@ class Listing:
 
 
 class Items:
-    """The photos, rows, series and texts of a server, and the files they come from. ``data`` is the dataset named on the command line."""
+    """The photos, rows, series and texts of a server. ``data`` is the dataset named on the command line."""
 
     def __init__(self, data: Dataset | None = None, arguments: Sequence[str] = ()) -> None:
-        self.own = None if data is None else Listing(DATA, data.title, data, tuple(arguments))
-        self._tables: Kept[str, Listing] = Kept(
-            lambda kept: len(kept) > MOST_TABLES, "the file is no longer on the server; upload it again"
-        )
+        self.own = None if data is None else Listing(data.title, data, tuple(arguments))
         self._items: Kept[str, Item] = Kept(
             _too_many, "this is no longer on the server; choose it, or upload it again"
         )
@@ -231,16 +217,16 @@ class Items:
     def __getitem__(self, item: str) -> Item:
         return self._items[item]
 
-    def listing(self, key: str) -> Listing:
-        if key != DATA:
-            return self._tables[key]
+    @property
+    def listing(self) -> Listing:
+        """The data named on the command line. Raises if there is none."""
         if self.own is None:
             raise NotFound("this server has no data: start it with proofmap serve --model MODEL --data FILE")
         return self.own
 
-    def choose(self, key: str, index: int) -> Item:
-        """Keep and return item ``index`` of the data with the id ``key``."""
-        found = self.listing(key).item(index)
+    def choose(self, index: int) -> Item:
+        """Keep and return an item of the data."""
+        found = self.listing.item(index)
         return self._items.add(found.id, found)
 
     def add_photo(self, content: bytes, name: str = "") -> Item:
@@ -269,81 +255,10 @@ class Items:
         found = Item(_digest(text), name, text, ("--text", text))
         return self._items.add(found.id, found)
 
-    def add_file(self, content: bytes, name: str, inputs: Inputs) -> Listing:
-        """Keep an uploaded table or file of series. Raises if it does not fit the model's inputs."""
-        if not isinstance(inputs, Rows | Series):
-            raise InputError(f"a file has rows or series, and this model takes {inputs.noun}")
-        name = clean_name(name or "table.csv")
-        if len(content) > LIMITS["table_bytes"]:
-            raise InputError(f"{name} is too large: a file may have {LIMITS['table_bytes'] / 1e6:g} MB")
-        if isinstance(inputs, Series):
-            return self._add_series(content, name, inputs)
-        return self._add_table(content, name, inputs)
-
-    def _add_series(self, content: bytes, name: str, inputs: Series) -> Listing:
-        """Keep a file of series. Raises unless the series have the model's length and number of channels."""
-        own = None if self.own is None else self.own.data
-        target = str(own.settings()["target"]) if own is not None and own.kind == Series.kind else ""
-        data = series_content(content, name, target=target)
-        if len(data) > LIMITS["rows"]:
-            raise InputError(f"{name} has {len(data):,} series; a file may have {LIMITS['rows']:,}")
-        channels, length = data.read(0).shape
-        if (channels, length) != inputs.shape:
-            raise InputError(
-                f"{name} has series of {counted(channels, 'channel')} and {counted(length, 'time step')}, but the model takes "
-                f"{counted(inputs.channels, 'channel')} and {counted(inputs.length, 'time step')}; cut or pad them"
-            )
-        key = hashlib.blake2b(name.encode() + content, digest_size=16).hexdigest()
-        return self._tables.add(key, Listing(key, name, data, (f"series:{name}",)))
-
-    def _add_table(self, content: bytes, name: str, inputs: Rows) -> Listing:
-        """Keep a table that has the columns of the model. Other columns are left out."""
-        suffix = ".tsv" if Path(name).suffix.lower() == ".tsv" else ".csv"
-        _check_width(content, suffix, name)
-        frame = read_frame(BytesIO(content), name, suffix)
-        frame, left_out = _fitting(frame, inputs, name)
-        try:
-            data = TableData(frame, title=name, columns=inputs.table)
-            inputs.encode(frame)
-        except InputError as error:
-            raise InputError(f"{name}: {error}") from None
-        key = hashlib.blake2b(content + repr(inputs.position_names).encode(), digest_size=16).hexdigest()
-        return self._tables.add(key, Listing(key, name, data, (name,), left_out))
-
 
 def _too_many(items: Collection[Item]) -> bool:
     photos = [len(item.value) for item in items if item.size is not None]
     return len(items) > MOST_ITEMS or len(photos) > MOST_PHOTOS or sum(photos) > MOST_BYTES
-
-
-def _check_width(content: bytes, suffix: str, name: str) -> None:
-    """Raise if the first line of a table has too many columns. Pandas would need minutes for a line of 5 MB."""
-    text = io.StringIO(content.decode("utf-8-sig", "replace"), newline="")
-    try:
-        columns = len(next(csv.reader(text, delimiter="\t" if suffix == ".tsv" else ","), []))
-    except csv.Error as error:
-        raise InputError(f"{name} cannot be read as a table: {error}") from None
-    if columns > MOST_COLUMNS:
-        raise InputError(f"{name} has {columns:,} columns; a table may have {MOST_COLUMNS:,}")
-
-
-def _fitting(frame: Any, inputs: Rows, name: str) -> tuple[Any, tuple[str, ...]]:
-    """The columns of ``frame`` that the model takes, in the model's order, and the names of the other columns. Raises if one is missing."""
-    have = [str(column) for column in frame.columns]
-    wanted = inputs.names
-    if not wanted:
-        raise InputError("the columns of this model have no names, so a table cannot be matched with them")
-    if not 1 <= len(frame) <= LIMITS["rows"]:
-        raise InputError(f"{name} has {counted(len(frame), 'row')}; a table may have 1 to {LIMITS['rows']:,}")
-    lacking = [column for column in wanted if column not in have]
-    if lacking:
-        more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
-        raise InputError(
-            f"{name} lacks the column {lacking[0]!r}{more}.{did_you_mean(lacking[0], have)} The model takes "
-            f"{', '.join(wanted[:12])}{', ...' if len(wanted) > 12 else ''}"
-        )
-    frame.columns = have
-    return frame[list(wanted)], tuple(one_line(column) for column in have if column not in wanted)
 
 
 def _digest(text: str) -> str:

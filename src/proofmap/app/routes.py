@@ -16,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from proofmap.app.items import LIMITS, Item, Listing, NotFound
+from proofmap.app.items import LIMITS, Item, NotFound
 from proofmap.app.job_routes import add_job_routes
 from proofmap.app.jobs import LabelIndex, Name, PhotoId, Spec, StrictRequest
 from proofmap.app.nets import PHOTO, check_known, plural, top_labels
@@ -45,7 +45,6 @@ _SEEN_IN_PART = 0.2
 _MOST_SUGGESTED = 4
 _PARTS = 3
 """Number of parts per side of a photo. Each part has half the height and half the width of the photo; neighbours overlap by half."""
-DataId = Annotated[str, Field(pattern=r"^(data|[0-9a-f]{32})$")]
 _Search = Annotated[str, Query(max_length=200)]
 _FileName = Annotated[str, Query(max_length=300)]
 _Answer = dict[str, Any]
@@ -57,17 +56,11 @@ class SampleAsked(StrictRequest):
     sample: Name
 
 
-class TextAsked(StrictRequest):
-    """A text to explain."""
+class ItemAsked(StrictRequest):
+    """A row, series or text of the data, by its number, or a text."""
 
-    text: Annotated[str, Field(max_length=_LONGEST_REQUEST)]
-
-
-class ChosenAsked(StrictRequest):
-    """A row, series or text of some data, by its number."""
-
-    data: DataId
-    index: int = Field(ge=0, le=2**31 - 1)
+    index: int | None = Field(default=None, ge=0, le=2**31 - 1)
+    text: Annotated[str, Field(max_length=_LONGEST_REQUEST)] = ""
 
 
 def routes_of(server: Server) -> APIRouter:
@@ -94,7 +87,7 @@ def _add_photos(router: APIRouter, server: Server) -> None:
             "device": server.device,
             "item": nets.singular or PHOTO,
             "positions": nets.positions,
-            "data": None if items.own is None else _about_data(items.own),
+            "data": None if items.own is None else items.own.about(),
             "nets": nets.about(),
             "methods": server.choices.methods_about,
             "fills": server.choices.fills_about(),
@@ -269,31 +262,20 @@ def _png(pixels: np.ndarray) -> Response:
 
 
 def _add_items(router: APIRouter, server: Server) -> None:
-    """Add the routes for rows, series and texts: lists to choose from, uploaded files, typed texts, and their positions."""
+    """Add the routes for rows, series and texts: a list to choose from, typed texts, and their positions."""
     items, nets = server.items, server.nets
 
-    @router.post("/api/data")
-    async def add_file(request: Request, net: Name, name: _FileName = "") -> _Answer:
-        """Upload a file whose rows or series can be explained. For a net of tables: CSV with the columns that the net takes, in any order; other
-        columns are left out. For a net of series: a .ts, CSV, .npz or WAV file with series of the net's length. The suffix of ``name`` names
-        the format."""
-        facts = await server.facts(net)
-        server.check_decoders()
-        body = await request.body()
-        return _about_data(await server.decode(partial(items.add_file, body, name, facts.inputs)))
-
-    @router.get("/api/data/{data}")
+    @router.get("/api/data")
     async def data_list(
-        data: DataId,
         first: Annotated[int, Query(ge=0, le=2**31 - 1)] = 0,
         number: Annotated[int, Query(ge=1, le=_MOST_LISTED)] = 20,
         search: _Search = "",
     ) -> _Answer:
         """A list of rows, series or texts to choose from. With ``search``, only those whose name contains this text."""
-        listing = items.listing(data)
+        listing = items.listing
         found = listing.search(search)
         return {
-            **_about_data(listing),
+            **listing.about(),
             "columns": listing.columns(),
             "found": len(found),
             "items": [
@@ -308,12 +290,12 @@ def _add_items(router: APIRouter, server: Server) -> None:
         }
 
     @router.post("/api/items")
-    async def add_item(asked: ChosenAsked | TextAsked) -> _Answer:
-        """Choose a row, series or text of some data, or send a text."""
+    async def add_item(asked: ItemAsked) -> _Answer:
+        """Choose a row, series or text of the data, or send a text."""
         if nets.of_photos:
             raise InputError("the nets of this server take photos, no rows, series or texts")
-        if isinstance(asked, ChosenAsked):
-            return _about_item(items.choose(asked.data, asked.index))
+        if asked.index is not None:
+            return _about_item(items.choose(asked.index))
         facts = await server.facts(nets.first)
         if not isinstance(facts.inputs, TextInputs):
             raise InputError(f"the nets of this server take {facts.inputs.noun}, no texts")
@@ -342,15 +324,6 @@ def _add_items(router: APIRouter, server: Server) -> None:
             }
 
         return await run_in_threadpool(listed)
-
-
-def _about_data(listing: Listing) -> _Answer:
-    return {
-        "data": listing.id,
-        "name": listing.name,
-        "total": len(listing.data),
-        "left_out": list(listing.left_out),
-    }
 
 
 def _about_item(item: Item) -> _Answer:

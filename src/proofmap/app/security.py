@@ -221,8 +221,7 @@ class Guard:
 
 def _limited(receive: Receive, request: Request) -> Receive:
     """Wrap ``receive``, which reads the body of a request, so that it raises as soon as more bytes arrive than are allowed."""
-    uploads = {"/api/photos": LIMITS["upload_bytes"], "/api/data": LIMITS["table_bytes"]}
-    limit = uploads.get(request.scope["path"], JSON_BYTES)
+    limit = LIMITS["upload_bytes"] if request.scope["path"] == "/api/photos" else JSON_BYTES
     declared = request.headers.get("content-length", "0")
     too_long = HTTPException(413, f"that is too large: at most {limit / 1e6:g} MB are accepted")
     if not declared.isdigit() or int(declared) > limit:

@@ -27,13 +27,7 @@ from proofmap.core.text import counted
 from proofmap.report.figures import scatter
 from proofmap.results import tables
 from proofmap.results.compare import decided_signs
-from proofmap.results.statistics import (
-    Doubles,
-    Limits,
-    Score,
-    fewest_images,
-    mean_score,
-)
+from proofmap.results.statistics import Doubles, Score, fewest_images
 
 DECIDED = ("completeness", "soundness", "steadiness")
 """The scores whose differences between methods are tested."""
@@ -106,13 +100,9 @@ class Board:
         better, worse = self._decided(values if view == ALL else ())
         means = [
             {
-                kind: mean_score(
-                    kind,
-                    column,
-                    higher_is_better=_higher(record, kind),
-                    kind=kind,
-                    limits=_limits(record, kind),
-                )
+                kind: Score(
+                    kind, higher_is_better=_higher(record, kind), kind=kind, limits=_limits(record, kind)
+                ).over(column)
                 for kind, column in columns.items()
             }
             for record, columns in zip(self.records, values, strict=True)
@@ -242,7 +232,7 @@ def _higher(record: Record, kind: str) -> bool:
     return bool(_about(record, kind)["better"] == "higher")
 
 
-def _limits(record: Record, kind: str) -> Limits:
+def _limits(record: Record, kind: str) -> tuple[float, float]:
     low, high = _about(record, kind)["limits"]
     return (-math.inf if low is None else low, math.inf if high is None else high)
 

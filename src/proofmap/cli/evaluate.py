@@ -21,7 +21,7 @@ from proofmap.classifier import Classifier
 from proofmap.cli import options
 from proofmap.cli.console import print_result, shown_path, stderr, table_width
 from proofmap.core.errors import InputError, require
-from proofmap.core.files import check_output, output_file, write_text
+from proofmap.core.files import check_output
 from proofmap.core.inputs import TextInputs
 from proofmap.core.text import counted, did_you_mean, one_line, size_text
 from proofmap.methods.given import maps_in
@@ -37,10 +37,9 @@ from proofmap.results.evaluation import Evaluation
 from proofmap.results.score_tables import shared_table
 from proofmap.results.verdict import verdict
 from proofmap.session import Session
-from proofmap.study import Executor, LocalExecutor, Outcome, Run, Study, run_study
-from proofmap.study.draft import draft
+from proofmap.study import Executor, LocalExecutor, Outcome, RayExecutor, Run, Study, run_study
 from proofmap.study.manifest import FILE as MANIFEST
-from proofmap.study.manifest import Manifest, Selection
+from proofmap.study.manifest import Manifest
 from proofmap.study.planning import Plan
 from proofmap.study.run import forget_methods, preview
 from proofmap.study.sanity import sanity_notes
@@ -114,7 +113,8 @@ def evaluate(
     ] = None,
     labels: Annotated[str | None, options.LABELS] = None,
     number: Annotated[
-        int | None, typer.Option(min=1, help="Number of images, chosen at random.", show_default="all")
+        int | None,
+        typer.Option(min=1, metavar="<int>", help="Number of images, chosen at random.", show_default="all"),
     ] = None,
     correct: Annotated[
         bool | None, _rare(typer.Option("--correct", help="Only images that the net classifies correctly."))
@@ -153,16 +153,13 @@ def evaluate(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show the plan and its estimated cost.")
     ] = False,
-    write_study: Annotated[
-        Path | None,
-        options.path_option("Only write a study file with comments, for the folder or file of --data."),
-    ] = None,
     executor: Annotated[
         str, options.choice_option(("local", "ray"), "What runs the units (ray needs the extra ray)")
     ] = "local",
     address: Annotated[str | None, _rare(typer.Option(help="Address of a running Ray cluster."))] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Number of Ray workers.", show_default="as many as fit")
+        int | None,
+        typer.Option(min=1, metavar="<int>", help="Number of Ray workers.", show_default="as many as fit"),
     ] = None,
     gpus: Annotated[float, _rare(typer.Option(min=0, help="GPUs for each Ray worker; 0.5 shares one."))] = 0,
     threads: Annotated[
@@ -215,13 +212,6 @@ def evaluate(
         "maps": store_maps,
     }
     given = {option: value for option, value in given.items() if value is not None}
-    if write_study is not None:
-        if study is not None or maps is not None:
-            raise InputError(
-                f"--write-study writes a new study file, without {'--maps' if study is None else str(study)}; leave it out"
-            )
-        _write_study(write_study, data or ["."], target, text_column, given)
-        return
     config = Study.from_toml(study) if study is not None else Study()
     chosen = {name: given[name] for name in ("number", "correct", "min_second_probability") if name in given}
     settings = {name: given[name] for name in setting_names(Study) if name in given}
@@ -262,22 +252,6 @@ def evaluate(
         print_result(SCORE_FORMATS[format](evaluation).rstrip("\n"))
         log_scores(evaluation, folder)
     _print_outcome(outcome, files)
-
-
-def _write_study(
-    file: Path, data: list[str], target: str | None, text_column: str | None, given: Mapping[str, Any]
-) -> None:
-    """Write a study file with comments for the data in a folder or file, with the settings that were given as options."""
-    if len(data) > 1:
-        raise InputError("--write-study takes one --data, the folder or file of your data")
-    if file.exists():
-        raise InputError(f"{file} exists; write to another file, or remove it")
-    file = output_file(file, "--write-study", "study.toml")
-    names = {*setting_names(Study), *setting_names(Selection)} - {"data"}
-    settings = {name: value for name, value in given.items() if name in names}
-    write_text(file, draft(data[0], file, target=target or "", column=text_column or "", settings=settings))
-    shown = shown_path(file)
-    stderr.print(f"wrote {shown}; next: look at the model in it, then proofmap evaluate {shown} --dry-run")
 
 
 def _usual_methods(config: Study) -> list[str]:
@@ -321,8 +295,6 @@ def _executor_for(
     name: str, address: str | None, workers: int | None, gpus: float, threads: int | None, folder: Path
 ) -> Executor:
     if name == "ray":
-        from proofmap.study.ray_executor import RayExecutor
-
         if (folder / MANIFEST).exists():
             threads = Manifest.read(folder).threads
         assert threads is not None

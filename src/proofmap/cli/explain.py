@@ -37,8 +37,7 @@ from proofmap.report.html import write_report
 from proofmap.report.listed import ListedProof
 from proofmap.report.pictures import crop_words
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.fill_alone import fill_notes, other_fill
-from proofmap.results.notes import distractor_words
+from proofmap.results.notes import distractor_words, fill_notes, other_fill
 from proofmap.results.proof_shape import percent
 from proofmap.study.opened import open_net, open_study_data
 from proofmap.study.planning import expected_cost, expected_labels, measure_speed
@@ -103,7 +102,7 @@ def explain(
     model: Annotated[str, options.MODEL] = DEFAULT_MODEL,
     weights: Annotated[Path | None, options.WEIGHTS] = None,
     labels: Annotated[str, options.LABELS] = "top5",
-    method: Annotated[str | None, options.methods_option("--method", "--methods")] = None,
+    method: Annotated[str | None, options.METHODS] = None,
     label_set: Annotated[str | None, options.LABEL_SET] = None,
     renormalise: Annotated[
         bool | None,

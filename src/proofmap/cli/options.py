@@ -94,16 +94,12 @@ def _method_names(incomplete: str) -> list[str]:
     return _completed(names, ",")(incomplete)
 
 
-def methods_option(*spellings: str) -> Any:
-    """The option of the methods, under these names."""
-    return typer.Option(
-        *spellings,
-        help="Methods separated by commas, with settings as name:key=value; see [bold]proofmap list methods[/].",
-        autocompletion=_method_names,
-    )
-
-
-METHODS = methods_option("--methods", "--method")
+METHODS = typer.Option(
+    "--methods",
+    "--method",
+    help="Methods separated by commas, with settings as name:key=value; see [bold]proofmap list methods[/].",
+    autocompletion=_method_names,
+)
 METHOD = ("--method", "--methods")
 LABELS = typer.Option(
     help="all, top5, top5+wrong (and two that the net does not believe), p>=0.01, true (the true labels of each image), or names or "

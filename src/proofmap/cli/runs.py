@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,16 +14,17 @@ import typer
 from proofmap.cli import options
 from proofmap.cli.console import print_as, print_written, shown_path, stderr
 from proofmap.core.errors import InputError
-from proofmap.core.files import output_file
-from proofmap.core.text import counted
+from proofmap.core.files import output_file, output_folder, write_text, written_together
+from proofmap.core.text import counted, csv_lines, one_line
 from proofmap.plugins.specs import split_specs
 from proofmap.results.audit import audit as audit_scores
 from proofmap.results.compare import compare as compare_scores
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.score_tables import TABLES
-from proofmap.study.export import FORMATS, export_run
+from proofmap.results.score_tables import TABLES, score_table, table_records
+from proofmap.results.sharing import shared, without_folders
 from proofmap.study.stored_run import Run
 
+_FORMATS = ("csv", "json", "md", "latex")
 _RUN = typer.Argument(help="A run directory, made by evaluate.", show_default=False)
 _METHODS = typer.Option("--methods", "--method", help="Only these methods, separated by commas.")
 
@@ -207,7 +211,7 @@ def export(
     run: Annotated[Path, _RUN],
     format: Annotated[
         str,
-        options.choice_option(FORMATS, "File format (md and latex have only the scores)"),
+        options.choice_option(_FORMATS, "File format (md and latex have only the scores)"),
     ] = "csv",
     tables: Annotated[
         str | None,
@@ -220,3 +224,49 @@ def export(
     with Run(run) as opened:
         wanted = options.names_after("--tables", tables)
         print_written(export_run(opened, out or run / "export", format, wanted))
+
+
+def export_run(
+    run: Run, out: str | Path, format: str = "csv", tables: Sequence[str] | None = None
+) -> list[Path]:
+    """Write tables of a run to a folder and return the files. By default, all tables that the format supports.
+
+    CSV and JSON have three tables: ``scores`` has means with intervals, one row per method and metric; ``per_image`` and ``per_label`` have
+    every value. A value that does not count is empty or null. Markdown and LaTeX have only the scores, one row per method.
+    """
+    if format not in _FORMATS:
+        raise InputError(f"the format must be {', '.join(_FORMATS)}, not {format!r}")
+    offered = TABLES if format in ("csv", "json") else TABLES[:1]
+    wanted = offered if tables is None else tables
+    unknown = [name for name in wanted if name not in offered]
+    if unknown or not wanted:
+        what = f"there is no table {unknown[0]!r} in {format}" if unknown else "no table was named"
+        raise InputError(f"{what}; there are {', '.join(offered)}")
+    evaluation = shared(run.evaluation())
+    if offered != TABLES:
+        notes = [without_folders(note) for note in run.notes()]
+        table = score_table(evaluation)
+        if format == "md":
+            text = replace(table, notes=(*table.notes, *notes)).markdown()
+        else:
+            text = "\n".join([*(f"% {one_line(note)}" for note in notes), table.to_latex()])
+        path = output_folder(out) / f"scores.{'md' if format == 'md' else 'tex'}"
+        write_text(path, f"{text}\n")
+        return [path]
+    truth = {row.name: row.truth for row in run.images}
+    with written_together(out) as folder:
+        for name in wanted:
+            records = []
+            for record in table_records(evaluation, name):
+                if name != "scores":  # the true label of the image stands before its value
+                    value = record.pop("value")
+                    record |= {"truth": truth[str(record["image"])], "value": value}
+                # NaN is empty in every table
+                records.append({key: None if value != value else value for key, value in record.items()})
+            if format == "json":
+                text = "[\n" + ",\n".join(map(json.dumps, records)) + "\n]\n"
+            else:
+                lines = csv_lines([list(records[0]), *(list(record.values()) for record in records)])
+                text = "".join(f"{line}\n" for line in lines)
+            (folder / f"{name}.{format}").write_text(text, encoding="utf-8", newline="")
+    return [Path(out, f"{name}.{format}") for name in wanted]

@@ -65,7 +65,7 @@ def serve(
     from proofmap.app.application import create_app
     from proofmap.app.choices import Choices
     from proofmap.app.items import Items
-    from proofmap.app.nets import Nets, offers
+    from proofmap.app.nets import Nets, offers, plural
     from proofmap.app.security import Access
     from proofmap.app.server import Server
     from proofmap.models.spec import ModelSpec
@@ -95,6 +95,10 @@ def serve(
             if nets.singular == "series":
                 data, places = str(read_for(str(data), "series")), [str(read_for(places[0], "series"))]
             dataset = nets.data = open_data(places)
+        if dataset is None and nets.singular in ("row", "series"):
+            raise InputError(
+                f"a model of {plural(nets.singular)} needs --data FILE, from which the page lets you choose"
+            )
         named = [*([data] if data else []), *(["--target", target] if target else [])]
         named += ["--text-column", text_column] if text_column else []
         server = Server(nets, choices, access, where, items=Items(dataset, named))

@@ -219,13 +219,13 @@ def output_folder(path: str | Path) -> Path:
     return folder
 
 
-def output_file(path: str | Path, option: str = "--out", such_as: str = "report.html") -> Path:
+def output_file(path: str | Path, such_as: str = "report.html") -> Path:
     """Check that a file can be written, make its folder, and return the file's absolute path. Only a plain file is ever replaced."""
-    file = check_path(path, option)
+    file = check_path(path, "--out")
     if file.is_dir():
         raise InputError(f"{file} is a folder; name a file in it, such as {file / such_as}")
     if file.exists() and not file.is_file():
-        raise InputError(f"{file} is not a plain file, so it is not replaced; choose another {option}")
+        raise InputError(f"{file} is not a plain file, so it is not replaced; choose another --out")
     return output_folder(file.parent) / file.name
 
 

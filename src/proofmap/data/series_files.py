@@ -5,9 +5,7 @@ from __future__ import annotations
 import io
 import os
 import wave
-import zipfile
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -24,8 +22,6 @@ from proofmap.data.tables import table_rows
 _MISSING = ("", "?", "nan")
 _TIMES = ("time", "t", "timestamp", "date", "datetime", "seconds")
 _TABLES = (".csv", ".tsv")
-MOST_BYTES = 2**28
-"""Largest size in bytes of the unpacked arrays in an .npz file."""
 
 
 _Read = tuple[NDArray[np.float32], Sequence[str], Sequence[str] | None]
@@ -65,13 +61,7 @@ def series_file(path: str | Path, *, target: str = "") -> TensorData:
     return _data(read, place.name, {"dataset": "series", "path": str(place), "target": target})
 
 
-def series_content(content: bytes, name: str, *, target: str = "") -> TensorData:
-    """The series in the content of a file called ``name``, whose suffix says how it is read. ``target`` is used if a CSV file has such a
-    column."""
-    return _data(_read(content, name, target, optional=True), name)
-
-
-def _data(read: _Read, title: str, settings: dict[str, object] | None = None) -> TensorData:
+def _data(read: _Read, title: str, settings: dict[str, object]) -> TensorData:
     values, written, names = read
     known, labels = numbered([label or None for label in written])
     given = labels if known else None
@@ -80,8 +70,8 @@ def _data(read: _Read, title: str, settings: dict[str, object] | None = None) ->
     return data
 
 
-def _read(content: bytes, name: str, target: str, *, optional: bool = False) -> _Read:
-    """The series in the content of a file. With ``optional``, a CSV file may lack the column ``target``."""
+def _read(content: bytes, name: str, target: str) -> _Read:
+    """The series in the content of a file called ``name``, whose suffix says how it is read."""
     suffix = Path(name).suffix.lower()
     if suffix == ".wav":
         return _wav(io.BytesIO(content), name)[0][None], [""], [Path(name).name]
@@ -99,7 +89,7 @@ def _read(content: bytes, name: str, target: str, *, optional: bool = False) -> 
         return _ts(text, name)
     header, rows = table_rows(text, "\t" if suffix == ".tsv" else ",", name)
     read = _sensors if header[0].strip().lower() in _TIMES else _csv
-    return read(header, rows, name, "" if optional and target not in header else target)
+    return read(header, rows, name, target)
 
 
 def _ts(text: str, path: str) -> _Read:
@@ -164,11 +154,6 @@ def _csv(header: list[str], rows: list[tuple[int, list[str]]], path: str, target
 
 
 def _npz(content: bytes, path: str) -> _Read:
-    with suppress(zipfile.BadZipFile), zipfile.ZipFile(io.BytesIO(content)) as archive:
-        if (unpacked := sum(member.file_size for member in archive.infolist())) > MOST_BYTES:
-            raise InputError(
-                f"{path} has {unpacked / 1e6:,.0f} MB of arrays, and at most {MOST_BYTES / 1e6:,.0f} MB are read; split it"
-            )
     arrays = arrays_in(io.BytesIO(content), path)
     values = arrays.get("series", np.zeros(0))
     if values.ndim not in (2, 3) or values.dtype.kind not in "fiub":

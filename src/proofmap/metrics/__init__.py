@@ -21,7 +21,7 @@ from proofmap.metrics.areas import Insertion
 from proofmap.metrics.curves import Curves
 from proofmap.metrics.games import GAMES, Game, make_game
 from proofmap.metrics.judged import Judged
-from proofmap.metrics.metric import METRICS, Metric, RunMetric, RunValue, RunValues, make_metric
+from proofmap.metrics.metric import METRICS, Metric, RunMetric, RunValues, make_metric
 from proofmap.metrics.playing import deletion, insertion
 from proofmap.metrics.proof_scores import default_metrics
 from proofmap.metrics.scores import (
@@ -43,7 +43,6 @@ __all__ = [
     "METRICS",
     "Metric",
     "RunMetric",
-    "RunValue",
     "RunValues",
     "TARGETS",
     "Target",

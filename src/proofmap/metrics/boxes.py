@@ -85,19 +85,10 @@ def largest_piece(keep: Tensor) -> Tensor:
     return ((flat == last[:, None]) & (flat > 0)).view(keep.shape)
 
 
-@dataclass(frozen=True)
-class Boxes:
-    """The bounding boxes of P masks. ``start`` and ``stop`` ``(P, axes)`` are the first position inside and the first one beyond,
-    along each axis. Both are 0 for an empty mask.
-    """
-
-    start: Tensor
-    stop: Tensor
-
-    def area(self, positions: Sequence[int]) -> Tensor:
-        """The share ``(P,)`` of all positions that each box covers."""
-        shape = torch.tensor(tuple(positions), device=self.start.device)
-        return ((self.stop - self.start) / shape).prod(dim=1)
+Boxes = tuple[Tensor, Tensor]
+"""The bounding boxes of P masks: the first position inside and the first one beyond, along each axis, both ``(P, axes)``. Both are 0 for an
+empty mask.
+"""
 
 
 def boxes_around(keep: Tensor) -> Boxes:
@@ -105,7 +96,7 @@ def boxes_around(keep: Tensor) -> Boxes:
 
     >>> keep = torch.zeros(1, 4, 5, dtype=torch.bool)
     >>> keep[0, 1, 3] = keep[0, 2, 2] = True
-    >>> boxes_around(keep).start, boxes_around(keep).stop
+    >>> boxes_around(keep)
     (tensor([[1, 2]]), tensor([[3, 4]]))
     """
     starts, stops = [], []
@@ -115,7 +106,7 @@ def boxes_around(keep: Tensor) -> Boxes:
         there = line.any(dim=1)
         starts.append(line.int().argmax(dim=1) * there)
         stops.append((line.shape[1] - line.flip(1).int().argmax(dim=1)) * there)
-    return Boxes(torch.stack(starts, dim=1), torch.stack(stops, dim=1))
+    return torch.stack(starts, dim=1), torch.stack(stops, dim=1)
 
 
 def crops(images: Tensor, boxes: Boxes, inputs: Inputs) -> Tensor:
@@ -124,7 +115,7 @@ def crops(images: Tensor, boxes: Boxes, inputs: Inputs) -> Tensor:
     """
     axes, found = len(inputs.positions), torch.empty_like(images)
     sides = images.shape[-axes:]  # more than the positions, if these are segments
-    for p, (start, stop) in enumerate(zip(boxes.start.tolist(), boxes.stop.tolist(), strict=True)):
+    for p, (start, stop) in enumerate(zip(*(ends.tolist() for ends in boxes), strict=True)):
         ends = zip(start, stop, sides, inputs.positions, strict=True)
         inside = [
             slice(-(-a * side // count), max(-(-b * side // count), -(-a * side // count) + 1))
@@ -185,19 +176,21 @@ class BoxMetric(Metric):
 
     def area(self, judged: Judged) -> Tensor:
         """The share of the picture ``(N, L)`` that the box covers; NaN without a label."""
-        area = self.boxes(judged).area(judged.inputs.positions).view(judged.labels.shape)
+        start, stop = self.boxes(judged)
+        shape = torch.tensor(judged.inputs.positions, device=start.device)
+        area = ((stop - start) / shape).prod(dim=1).view(judged.labels.shape)
         return area.float().masked_fill(judged.labels == NO_LABEL, torch.nan)
 
     def confidence(self, judged: Judged) -> Tensor:
         """p ``(N, L)``: f of the label on the crop, enlarged to the size of the input."""
-        boxes = self.boxes(judged)
+        start, stop = self.boxes(judged)
         gray = judged.inputs.blank(1).to(judged.images)
 
         def value(image: Tensor, place: Tensor, _: Tensor) -> Tensor:
             pair = image * judged.labels.shape[1] + place
-            own = Boxes(boxes.start[pair], boxes.stop[pair])
+            own = start[pair], stop[pair]
             seen = crops(judged.images[image], own, judged.inputs)
-            empty = (own.stop == own.start).any(dim=1).view(-1, *[1] * (seen.ndim - 1))
+            empty = (own[1] == own[0]).any(dim=1).view(-1, *[1] * (seen.ndim - 1))
             return judged.f_of(torch.where(empty, gray, seen), image, place)
 
         key = ("crop", self.delta, self.reading, self.piece, self.empty)
@@ -298,7 +291,7 @@ class BoxIoU(LocalisationMetric):
         images, places = [image for image, _, _ in known], [place for _, place, _ in known]
         keep = above_threshold(judged.maps[images, places], self.delta, self.reading)
         drawn = boxes_around(largest_piece(keep) if self.piece == "largest" else keep)
-        ends = zip(drawn.start.tolist(), drawn.stop.tolist(), strict=True)
+        ends = zip(*(each.tolist() for each in drawn), strict=True)
         for (image, place, boxes), (start, stop) in zip(known, ends, strict=True):
             found[image, place] = max(overlap(as_box(start, stop), box) for box in boxes)
         return found if self.hit is None else (found >= self.hit).float().where(~found.isnan(), torch.nan)
@@ -330,47 +323,32 @@ DELTAS = tuple(round(0.2 * k, 1) for k in range(26))
 
 @dataclass(frozen=True)
 class SweepRow:
-    """The results of one threshold on the holdout, images that are not judged: means over images, and the share of boxes below
+    """The results of one threshold on the n images of a holdout, which are not judged: means over images, and the share of boxes below
     0.05.
     """
 
     delta: float
+    n: int
     value: float
     area: float
     confidence: float
     tiny: float
 
-
-@dataclass(frozen=True)
-class SaliencySweep:
-    """The result of every threshold on the holdout. ``metric`` is the metric with the best threshold (the first, if several are equal)."""
-
-    rows: tuple[SweepRow, ...]
-    base: SaliencyMetric
-    n: int
-
-    @property
-    def best(self) -> SweepRow:
-        return min(self.rows, key=lambda row: row.value)
-
-    @property
-    def metric(self) -> SaliencyMetric:
-        """The saliency metric with the tuned threshold."""
-        return replace(self.base, delta=self.best.delta)
-
     @property
     def degenerate(self) -> bool:
-        """Whether the boxes of the best threshold are too small to mean anything."""
-        return self.best.area < LEAST_AREA or self.best.tiny > 0.5
+        """Whether the boxes are too small to mean anything."""
+        return self.area < LEAST_AREA or self.tiny > 0.5
 
 
 def saliency_sweep(
-    judged: Judged, *, metric: SaliencyMetric | None = None, deltas: Sequence[float] = DELTAS
-) -> SaliencySweep:
+    judged: Judged, *, metric: SaliencyMetric | None = None, deltas: Sequence[float] | None = None
+) -> list[SweepRow]:
     """Try every threshold on maps of a holdout: images that are not judged later. This takes one pass for each image and threshold.
+    Returns a row for each threshold, the best first.
 
-    Each image counts with the first of its labels. ``metric`` is the metric to tune; its settings other than the threshold are kept.
+    Each image counts with the first of its labels. By default the thresholds are :data:`DELTAS`. ``metric`` is the metric to tune; its settings other than the threshold are kept.
     """
+    deltas = DELTAS if deltas is None else deltas
     if not deltas:
         raise InputError("there are no thresholds to try")
     base, judged, rows = metric or SaliencyMetric(), judged.first_label(), []
@@ -379,5 +357,6 @@ def saliency_sweep(
         area = one.area(judged)[:, 0]
         value, confidence = one(judged), one.confidence(judged)[:, 0]
         tiny = (area < LEAST_AREA).float()
-        rows.append(SweepRow(delta, *(float(v.mean()) for v in (value, area, confidence, tiny))))
-    return SaliencySweep(tuple(rows), base, len(judged.images))
+        means = (float(v.mean()) for v in (value, area, confidence, tiny))
+        rows.append(SweepRow(delta, len(judged.images), *means))
+    return sorted(rows, key=lambda row: row.value)

@@ -5,7 +5,6 @@ two objects.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -161,20 +160,12 @@ def outranks(a: Tensor, b: Tensor) -> Tensor:
     return (below + through).sum() / (2 * len(a) * len(b))
 
 
-@dataclass(frozen=True)
-class Montages:
-    """Pictures ``(N, C, H, W)`` with two known objects each, the labels ``(N, 2)`` of the left and the right one, and their boxes:
-    ``evaluate(net, m.images, labels=m.labels, objects=m.objects, metrics=["two-objects"], ...)``.
-    """
-
-    images: Tensor
-    labels: Tensor
-    objects: tuple[dict[int, tuple[Box, ...]], ...]
-
-
-def side_by_side(inputs: Pictures, images: Tensor, labels: Sequence[int] | Tensor) -> Montages:
+def side_by_side(
+    inputs: Pictures, images: Tensor, labels: Sequence[int] | Tensor
+) -> tuple[Tensor, Tensor, tuple[dict[int, tuple[Box, ...]], ...]]:
     """Pictures made of two photos each: on the left the middle half of a photo, on the right the middle half of the next photo with
-    another label.
+    another label; the labels ``(N, 2)`` of the left and the right one, and their boxes:
+    ``evaluate(net, pictures, labels=labels, objects=objects, metrics=["two-objects"], ...)``.
 
     Args:
         inputs: what the net takes (``classifier.inputs``).
@@ -196,7 +187,7 @@ def side_by_side(inputs: Pictures, images: Tensor, labels: Sequence[int] | Tenso
         for i, k in pairs
     ]
     boxes: tuple[Box, Box] = ((0, 0, left, height), (left, 0, width, height))
-    return Montages(
+    return (
         torch.stack(made),
         torch.tensor([[names[i], names[k]] for i, k in pairs], device=images.device),
         tuple({names[i]: boxes[:1], names[k]: boxes[1:]} for i, k in pairs),

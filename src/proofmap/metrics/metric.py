@@ -7,7 +7,7 @@ from values per (image, label) pair. Other metrics have values per run, computed
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -213,17 +213,6 @@ class RunValues:
         return table[~table.isnan().any(dim=1)]
 
 
-@dataclass(frozen=True)
-class RunValue:
-    """One number about a run: its ``subject`` (such as a score or a pair of methods), its ``value``, and the number ``n`` of images
-    that it was computed from.
-    """
-
-    subject: str
-    value: float
-    n: int
-
-
 class FunctionMetric(Metric):
     """Any function of a :class:`Judged` that returns values per image ``(N,)`` or per label ``(N, L)`` as a metric. Higher is better, unless the
     function has an attribute ``higher_is_better`` that says otherwise. The value of an image with values per label is that of its first label.
@@ -258,18 +247,22 @@ class FunctionMetric(Metric):
 class RunMetric(Metric):
     """The settings of a metric of a whole run: agreement, reliability, anything that needs all methods at once."""
 
-    def over_run(self, run: RunValues) -> Sequence[RunValue]:
-        """The metric's numbers for a run, each with its subject, such as a score or a pair of methods."""
+    def over_run(self, run: RunValues) -> Mapping[str, tuple[float, int]]:
+        """The metric's numbers for a run by their subject, such as a score or a pair of methods: each with the number of images that it was
+        computed from.
+        """
         raise NotImplementedError(f"{type(self).__name__} gives no values per run")
 
-    def measure_run(self, run: RunValues) -> list[RunValue]:
+    def measure_run(self, run: RunValues) -> dict[str, tuple[float, int]]:
         """The numbers of :meth:`over_run`. Raises :class:`InputError` if the metric returned something else."""
         found = self.over_run(run)
-        if not isinstance(found, Sequence) or not all(isinstance(each, RunValue) for each in found):
+        if not isinstance(found, Mapping) or not all(
+            isinstance(each, tuple) and len(each) == 2 for each in found.values()
+        ):
             raise InputError(
-                f"the metric {self.name}: over_run(run) must return a list of RunValue(subject, value, n), not {found!r:.80}"
+                f"the metric {self.name}: over_run(run) must return a table of subject: (value, number of images), not {found!r:.80}"
             )
-        return list(found)
+        return dict(found)
 
 
 METRICS: Registry[Metric] = Registry("metric", "proofmap.metrics")
@@ -289,18 +282,3 @@ def make_metric(spec: Any, defaults: Mapping[str, Any] | None = None) -> Metric:
         defaults=defaults,
         adopt=lambda thing: FunctionMetric(function=thing) if callable(thing) else None,
     )
-
-
-def split_metrics(metrics: Mapping[str, Metric]) -> tuple[dict[str, Metric], dict[str, RunMetric]]:
-    """The metrics with values per image (at least one is required) and the metrics of whole runs, each by name."""
-    for metric in metrics.values():
-        if not isinstance(getattr(metric, "higher_is_better", None), bool):
-            raise InputError(
-                f"the metric {metric.name} must say which direction is better: write higher_is_better = True, or False, in class "
-                f"{type(metric).__name__}"
-            )
-    of_runs = {name: metric for name, metric in metrics.items() if isinstance(metric, RunMetric)}
-    per_image = {name: metric for name, metric in metrics.items() if name not in of_runs}
-    if not per_image:
-        raise InputError("metrics of whole runs need at least one metric with values per image")
-    return per_image, of_runs

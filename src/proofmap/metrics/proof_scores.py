@@ -34,7 +34,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.tensors import exact
 from proofmap.metrics import scores
 from proofmap.metrics.areas import Deletion, GameMetric, Insertion
-from proofmap.metrics.games import CURVES, Game, InsertionGame
+from proofmap.metrics.games import Game, InsertionGame
 from proofmap.metrics.judged import Judged
 from proofmap.metrics.metric import METRICS, Metric
 from proofmap.metrics.scores import completeness, soundness
@@ -64,7 +64,7 @@ class ProofMetric(GameMetric):
     reference = REFERENCE
     shortcuts: ClassVar[Shortcuts] = {
         "thresholds": {name: asdict(pair) for name, pair in scores.THRESHOLDS.items()},
-        "curve": CURVES,
+        **GameMetric.shortcuts,
     }
 
     def __post_init__(self) -> None:
@@ -340,16 +340,16 @@ class Steadiness(ShapeMetric):
         return share.to(f).masked_fill(f.isnan(), torch.nan)
 
 
-def _of_most_probable(scores: Tensor, f: Tensor, top: int | None) -> Tensor:
-    """The scores ``(N, L)`` of each image's ``top`` most probable labels, NaN for the others. All scores if ``top`` is None.
+def _of_most_probable(pairs: Tensor, f: Tensor, top: int | None) -> Tensor:
+    """The values ``(N, L)`` of each image's ``top`` most probable labels, NaN for the others. All values if ``top`` is None.
 
     >>> _of_most_probable(torch.tensor([[0.9, 0.4, 0.1]]), torch.tensor([[0.2, 0.7, 0.1]]), 2)
     tensor([[0.9000, 0.4000,    nan]])
     """
     if top is None:
-        return scores
+        return pairs
     order = f.nan_to_num(nan=-1.0).argsort(dim=1, descending=True, stable=True).argsort(dim=1)
-    return scores.masked_fill(order >= top, torch.nan)
+    return pairs.masked_fill(order >= top, torch.nan)
 
 
 def steady_share(

@@ -7,13 +7,13 @@ consistency:    do two metrics agree on one method's maps?               Spearma
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from itertools import combinations
 
 import torch
 from torch import Tensor
 
-from proofmap.metrics.metric import METRICS, RunMetric, RunValue, RunValues
+from proofmap.metrics.metric import METRICS, RunMetric, RunValues
 from proofmap.metrics.randomisation import mean_ranks, spearman
 
 REFERENCE = "Tomsett et al. 2020"
@@ -62,9 +62,9 @@ def mean_correlation(values: Tensor) -> float:
 class ScoreMetric(RunMetric):
     """A metric of a run with one number for each score that all methods have."""
 
-    def over_run(self, run: RunValues) -> Sequence[RunValue]:
+    def over_run(self, run: RunValues) -> Mapping[str, tuple[float, int]]:
         tables = {name: run.table(*((method, name) for method in run.values)) for name in run.shared}
-        return [RunValue(name, self.of_score(table), len(table)) for name, table in tables.items()]
+        return {name: (self.of_score(table), len(table)) for name, table in tables.items()}
 
     def of_score(self, values: Tensor) -> float:
         """The metric's number for one score, from the values ``(images, methods)``; larger values are better."""
@@ -116,12 +116,12 @@ class InternalConsistency(RunMetric):
     description = "Spearman: whether two scores say the same of a method's maps"
     reference = REFERENCE
 
-    def over_run(self, run: RunValues) -> Sequence[RunValue]:
-        found = []
+    def over_run(self, run: RunValues) -> Mapping[str, tuple[float, int]]:
+        found = {}
         for a, b in combinations(run.shared, 2):
             tables = [run.table((method, a), (method, b)) for method in run.values]
             each = torch.tensor([mean_correlation(table) for table in tables], dtype=torch.float64)
-            found.append(RunValue(f"{a} and {b}", float(each.nanmean()), min(map(len, tables))))
+            found[f"{a} and {b}"] = float(each.nanmean()), min(map(len, tables))
         return found
 
 

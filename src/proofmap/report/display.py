@@ -1,4 +1,4 @@
-"""How results are saved and shown in a notebook: implements :mod:`proofmap.results.evaluation`.
+"""How results are saved and shown in a notebook. :mod:`proofmap.results.evaluation` calls these functions.
 
 ``save`` writes tables, a full record, maps and pictures. It writes either all files completely or none. Notebooks show plain HTML with
 inline pictures, without scripts or extensions.
@@ -29,15 +29,14 @@ from proofmap.report.pictures import data_uri, picture_bytes
 from proofmap.report.sheets import MOST_IMAGES, explained_sheet
 from proofmap.results import score_tables
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.fill_alone import f_of_fill, fill_notes, given_by_fill
+from proofmap.results.notes import fill_notes, given_by_fill
 from proofmap.results.proof_shape import curve_of, percent, positions_in_order, shape_of
 from proofmap.results.records import MethodResult
-from proofmap.results.score_tables import (  # noqa: F401 results print themselves through this module
-    pair_table,
-    score_table,
-    shared_table,
-    table_records,
+from proofmap.results.score_tables import pair_table, table_records
+from proofmap.results.score_tables import (
+    score_table as score_table,  # results print themselves through this module
 )
+from proofmap.results.score_tables import shared_table as shared_table
 from proofmap.results.sharing import shared
 from proofmap.results.tables import json_text, records_csv
 from proofmap.results.verdict import verdict
@@ -90,14 +89,14 @@ def evaluation_record(evaluation: Evaluation) -> dict[str, object]:
 
 def _fill_records(result: MethodResult) -> list[dict[str, object]]:
     """One record per (image, label) pair whose label the fill alone gives, as plain data."""
-    alone, labels = f_of_fill(result.insertion), result.insertion.labels.tolist()
+    curves, labels = result.insertion, result.insertion.labels.tolist()
     return [
         {
             "image": result.image_names[i],
             "label": labels[i][j],
             "name": result.label_names[labels[i][j]],
             "fill": str(result.curve_settings.get("fill", "the fill")),
-            "f_of_fill": float(alone[i, j]),
+            "f_of_fill": float(curves.probabilities[i, j, 0]),
         }
         for i, j in given_by_fill(result).nonzero().tolist()
     ]

@@ -20,7 +20,6 @@ from typing import Any
 import torch
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
-from torch import Tensor
 
 from proofmap.core.files import write_text
 from proofmap.core.labels import NO_LABEL
@@ -29,15 +28,14 @@ from proofmap.core.version import __version__
 from proofmap.metrics import METRICS
 from proofmap.report.choice import Choice
 from proofmap.report.figures import scatter
+from proofmap.report.label_matrix import mean_matrix
 from proofmap.report.listed import WORDS_NOTE
 from proofmap.report.opening import belief_sentence, headline, opening
-from proofmap.report.page_pictures import Picture, json_number, pictures_of
+from proofmap.report.page_pictures import json_number, pictures_of
 from proofmap.report.pictures import SIGNED_WORDS, hidden_of
 from proofmap.results import score_tables, tables
 from proofmap.results.evaluation import Evaluation, Results, evaluation_of
-from proofmap.results.fill_alone import MARK, is_marked
-from proofmap.results.label_matrix import label_matrices
-from proofmap.results.notes import different_images, rule_words
+from proofmap.results.notes import MARK, different_images, is_marked, rule_words
 from proofmap.results.proof_shape import BAR, other_curve_note, percent
 from proofmap.results.records import MethodResult
 from proofmap.results.sharing import shared, shared_settings, without_folders
@@ -114,40 +112,20 @@ def write_report(
     record["explained"] = headline(evaluation) if explained else None
     first = None if explained else opening(evaluation, record["verdict"]["methods"])
     target = Path(path)
-    panels = scatter.scatter_panels(evaluation)
-    write_text(target, page_html(record, pictures, panels, first))
-    return target
-
-
-def page_html(
-    record: Mapping[str, Any],
-    pictures: Sequence[Picture],
-    panels: Sequence[scatter.ScatterPanel],
-    opening: Mapping[str, Any] | None = None,
-) -> str:
-    """The HTML of the report page. Equal arguments give equal text.
-
-    Args:
-        record: the data of the page.
-        pictures: the images that are shown in full.
-        panels: the scatter plots.
-        opening: the data of the opening (:mod:`proofmap.report.opening`), if the page has one.
-    """
-    return (
-        _environment()
-        .get_template("report.html")
-        .render(
-            r=record,
-            pictures=pictures,
-            data=_json_for_html(record),
-            style=Markup("\n".join(page_file(name) for name in _STYLES)),
-            script=Markup("\n".join(_without_imports(page_file(name)) for name in _SCRIPTS)),
-            scatter=scatter,
-            panels=panels,
-            opening=opening,
-            sections=_sections(record, opening is not None),
-        )
+    template = templates_of("proofmap.report", "page").get_template("report.html")
+    page = template.render(
+        r=record,
+        pictures=pictures,
+        data=_json_for_html(record),
+        style=Markup("\n".join(page_file(name) for name in _STYLES)),
+        script=Markup("\n".join(_without_imports(page_file(name)) for name in _SCRIPTS)),
+        scatter=scatter,
+        panels=scatter.scatter_panels(evaluation),
+        opening=first,
+        sections=_sections(record, first is not None),
     )
+    write_text(target, page)
+    return target
 
 
 def _sections(record: Mapping[str, Any], opens: bool) -> list[tuple[str, str]]:
@@ -164,6 +142,7 @@ def _sections(record: Mapping[str, Any], opens: bool) -> list[tuple[str, str]]:
     ]
 
 
+@cache
 def templates_of(package: str, folder: str) -> Environment:
     """A Jinja environment with the templates in a folder of a package and those of the report. Values are escaped; unknown names are errors.
 
@@ -186,11 +165,6 @@ def templates_of(package: str, folder: str) -> Environment:
 
 def _spelled_out(value: object) -> object:
     return terminal_text(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-@cache
-def _environment() -> Environment:
-    return templates_of("proofmap.report", "page")
 
 
 def page_file(name: str) -> str:
@@ -227,7 +201,7 @@ def _spelled(value: Any) -> Any:
 
 def page_record(evaluation: Evaluation) -> dict[str, Any]:
     """The content of the page for an evaluation, without the pictures, as data for JSON. NaN becomes None."""
-    hidden = hidden_of(evaluation)
+    colour, words = hidden_of(evaluation)
     return {
         "subject": subject(evaluation),
         "bar": BAR,
@@ -238,7 +212,7 @@ def page_record(evaluation: Evaluation) -> dict[str, Any]:
         "lined": evaluation.inputs.shown_as == "line",
         "words_note": WORDS_NOTE.format(positions=evaluation.inputs.position_noun),
         "nouns": evaluation.inputs.noun,
-        "hidden": {"colour": list(hidden.colour), "words": hidden.words},
+        "hidden": {"colour": list(colour), "words": words},
         "signed_words": [*SIGNED_WORDS],
         "verdict": verdict(evaluation).record(),
         "metrics": [
@@ -269,25 +243,6 @@ def subject(evaluation: Evaluation) -> str:
         str(settings.get("model", "")),
     ]
     return " · ".join(part for part in parts if part)
-
-
-def mean_matrix(evaluation: Evaluation) -> dict[str, Any] | None:
-    """The label x label matrix of each method, averaged over images, with names and f; None if a matrix was not kept or there is one label.
-
-    Row a, column b is the mean probability of label b while the pixels of the map of label a are shown, best first. If the images have
-    different labels, row 1 is the first label of each image, and so on.
-    """
-    found = label_matrices(evaluation)
-    if len(found.areas) < len(evaluation.results) or len(found.f) < 2:
-        return None
-    return {
-        "names": list(found.names),
-        "shared": found.shared,
-        "methods": [_numbers_of(m) for m in found.areas.values()],
-        "f": _numbers_of(found.f[None])[0],
-        "answers": list(found.answers().values()),
-        "images": len(evaluation),
-    }
 
 
 def _image_table(evaluation: Evaluation) -> dict[str, Any]:
@@ -335,10 +290,6 @@ def _method_record(result: MethodResult) -> dict[str, Any]:
         ],
         "values": [[json_number(v) for v in result.values[s.name].tolist()] for s in result.scores],
     }
-
-
-def _numbers_of(matrix: Tensor) -> list[list[float | None]]:
-    return [[json_number(v) for v in row] for row in matrix.tolist()]
 
 
 def settings_text(settings: Mapping[str, object]) -> dict[str, str]:

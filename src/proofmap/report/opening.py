@@ -18,7 +18,7 @@ from proofmap.report.listed import words_of
 from proofmap.report.page_pictures import photo_uri
 from proofmap.report.pictures import KEPT_SHARE, data_uri, hidden_of, masked_photo
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.fill_alone import fill_words
+from proofmap.results.notes import fill_words
 from proofmap.results.proof_shape import (
     ProofShape,
     percent,
@@ -144,7 +144,7 @@ def _share_of_peak(result: MethodResult, index: int, place: int) -> float:
 
 def _kept(evaluation: Evaluation, result: MethodResult, index: int, place: int, share: float) -> str:
     heat = evaluation.map_of(result, index, place)
-    hidden = hidden_of(evaluation).colour
+    hidden = hidden_of(evaluation)[0]
     kept = masked_photo(evaluation.image_of(index), heat, evaluation.inputs, share, hidden)
     return data_uri(kept, "PNG", optimize=True)
 

@@ -38,7 +38,7 @@ from proofmap.report.pictures import (
     photo,
 )
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.fill_alone import fill_words
+from proofmap.results.notes import fill_words
 from proofmap.results.proof_shape import proof_values, shape_of
 from proofmap.results.records import MethodResult
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -183,31 +182,17 @@ def crop_words(photo: Image.Image, inputs: Inputs) -> str:
 # ---- hidden positions ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Hidden:
-    """The colour of hidden positions in pictures, and a sentence about what the net saw there."""
-
-    colour: Colour
-    words: str
-
-
-def hidden_of(evaluation: Evaluation) -> Hidden:
+def hidden_of(evaluation: Evaluation) -> tuple[Colour, str]:
     """The colour in which hidden positions are drawn, and a sentence about the fill that the net saw there while insertion curves were
     computed."""
     inputs, settings = evaluation.inputs, evaluation.results[0].insertion.settings
     colour, positions = settings.get("color"), inputs.position_noun
     if isinstance(inputs, Pictures) and isinstance(colour, Sequence):
-        return Hidden(
-            drawn_colour(inputs, colour),
-            f"Hidden {positions} have the colour that the net saw there.",
-        )
+        return drawn_colour(inputs, colour), f"Hidden {positions} have the colour that the net saw there."
     fill = str(settings.get("fill", "unknown"))
     description = inputs.neutral_words if fill == "gray" else FILLS[fill].description if fill in FILLS else ""
     about = f" ({description})" if description else ""
-    return Hidden(
-        _PLAIN,
-        f"Hidden {positions} are drawn in light gray; the net saw the fill {fill} there{about}.",
-    )
+    return _PLAIN, f"Hidden {positions} are drawn in light gray; the net saw the fill {fill} there{about}."
 
 
 def drawn_colour(inputs: Inputs, colour: Sequence[float]) -> Colour:

@@ -32,8 +32,7 @@ from proofmap.report.pictures import (
     photo,
 )
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.fill_alone import fill_causes, fill_words, other_fill
-from proofmap.results.notes import WRONG_WORDS
+from proofmap.results.notes import WRONG_WORDS, fill_notes, fill_words
 from proofmap.results.proof_shape import (
     BAR,
     ProofShape,
@@ -264,7 +263,7 @@ def proof_sheet(evaluation: Evaluation, index: int, crop: str = "") -> Image.Ima
     proves. ``crop`` is a note on how much of the original the net sees."""
     result, image, inputs = evaluation.results[0], evaluation.image_of(index), evaluation.inputs
     about = (SheetText(f"the {inputs.singular}", strong=True), SheetText(f"maps by {result.name}"))
-    hidden = hidden_of(evaluation)
+    colour, words = hidden_of(evaluation)
     top = [SheetCell(photo(image, inputs), about)]
     below = (f"the top {KEPT_SHARE:.0%} of {inputs.position_noun}", "of each map")
     if isinstance(inputs, Series):
@@ -280,12 +279,12 @@ def proof_sheet(evaluation: Evaluation, index: int, crop: str = "") -> Image.Ima
         if isinstance(inputs, Series):
             bottom.append(SheetCell(marked_line(image, heat, inputs, shape_of(evaluation, result, index, j))))
         else:
-            bottom.append(SheetCell(masked_photo(image, heat, inputs, hidden=hidden.colour)))
+            bottom.append(SheetCell(masked_photo(image, heat, inputs, hidden=colour)))
     title = f"{evaluation.image_names[index]}: what does each heat map prove?"
     notes = [
         *([crop] if crop else []),
         *sheet_notes(evaluation, index),
-        *([] if isinstance(inputs, Series) else [hidden.words]),
+        *([] if isinstance(inputs, Series) else [words]),
     ]
     return sheet(title, [top, bottom], notes, ratio=picture_ratio(inputs), signed=result.signed)
 
@@ -340,8 +339,6 @@ def sheet_notes(evaluation: Evaluation, index: int) -> list[str]:
         left_out.append(f"sheets of {pictured} of {counted(images, evaluation.inputs.singular)}")
     inputs = evaluation.inputs
     notes = [note.format(positions=inputs.position_noun, noun=inputs.singular) for note in _NOTES]
-    other_fill_words = f"Another fill: --fill {other_fill(evaluation)}"
-    fill = [f"{cause[:1].upper()}{cause[1:]}. {other_fill_words}" for cause in fill_causes(evaluation)]
     curve, settings = evaluation.results[0].insertion.settings, evaluation.settings
     made = (
         f"Made with the net {settings.get('model', '-')}, fill {curve.get('fill', '-')}, {curve.get('points', '-')} points of each curve, "
@@ -349,7 +346,7 @@ def sheet_notes(evaluation: Evaluation, index: int) -> list[str]:
     )
     return [
         *notes,
-        *fill,
+        *fill_notes(evaluation, drawn=True),
         *filter(None, [other_curve_note(evaluation)]),
         made,
         *([f"Shown: {', '.join(left_out)}."] if left_out else []),

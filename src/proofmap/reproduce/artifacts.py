@@ -33,7 +33,7 @@ from proofmap.reproduce.claims import compared
 from proofmap.reproduce.findings import Claim, Findings, Job, PaperTable, score_table
 from proofmap.reproduce.rows import study_of
 from proofmap.reproduce.stored_maps import StoredMaps
-from proofmap.results.statistics import NO_LIMITS, Limits, Score, doubles, mean_interval
+from proofmap.results.statistics import Score, doubles, mean_interval
 from proofmap.results.tables import number
 
 MEASURES = {
@@ -157,7 +157,9 @@ def _figure(stored: StoredMaps, tvs: Mapping[str, float], job: Job) -> GridFigur
     )
 
 
-def _pooled_interval(values: ArrayLike, *, limits: Limits = NO_LIMITS) -> tuple[float, float]:
+def _pooled_interval(
+    values: ArrayLike, *, limits: tuple[float, float] = (-math.inf, math.inf)
+) -> tuple[float, float]:
     """The ends of the interval of the mean R over all (image, label) pairs, from ``values`` ``(N, L)``. The interval is over images, not
     over pairs.
 

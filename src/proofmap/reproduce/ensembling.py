@@ -36,7 +36,7 @@ from proofmap.reproduce.findings import (
     score_table,
 )
 from proofmap.reproduce.rows import Sample, draw_sample
-from proofmap.results.statistics import Score, mean_score
+from proofmap.results.statistics import Score
 from proofmap.results.tables import number
 from proofmap.session import Session
 
@@ -146,4 +146,4 @@ def _claims(found: Mapping[int, MaskScores], chance: Tensor, share: float) -> It
 
 
 def _mean(name: str, values: Tensor) -> Score:
-    return mean_score(name, values, higher_is_better=True, limits=(0.0, 1.0))
+    return Score(name, limits=(0.0, 1.0)).over(values)

@@ -22,7 +22,7 @@ Images are tried in the study's random order, and the first one of each pair tha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 
 import torch
@@ -46,21 +46,16 @@ BLOCK = 64
 """Number of images that are tried together."""
 
 
-@dataclass(frozen=True)
-class ExamplePhoto:
-    """The name of an image, and the indices of its true label (``own``) and of another label."""
-
-    image: str
-    own: int
-    other: int
+_Example = tuple[str, int, int]
+"""The name of an image, and the indices of its true label and of another label."""
 
 
 def run(job: Job) -> Findings:
     """Choose the images, judge the masks of all labels as a study, and show each image with its two labels."""
     chosen = choose_examples(job)
-    labels = list(dict.fromkeys(a for example in chosen for a in (example.own, example.other)))
+    labels = list(dict.fromkeys(a for _, *both in chosen for a in both))
     study = {**job.settings["study"], "labels": labels}
-    study["images"] = {"names": list(dict.fromkeys(example.image for example in chosen))}
+    study["images"] = {"names": list(dict.fromkeys(image for image, *_ in chosen))}
     own = replace(job, settings={**job.settings, "study": study}, images=None)
     outcome = study_recipe.run(own)
     stored = StoredMaps.open(job.folder, study_of(own), job.device)
@@ -72,7 +67,7 @@ def run(job: Job) -> Findings:
     )
 
 
-def choose_examples(job: Job) -> list[ExamplePhoto]:
+def choose_examples(job: Job) -> list[_Example]:
     """For each pair of labels, the first image in the study's random order whose probabilities fit. Raises if no image fits."""
     study, settings = study_of(job), job.settings
     opened = open_study(study, device=job.device)
@@ -88,7 +83,7 @@ def choose_examples(job: Job) -> list[ExamplePhoto]:
             fits = (f[:, own] >= settings["least_own"]) & (f[:, other] <= settings["most_other"])
             places = torch.nonzero(fits)[:, 0].tolist()
             if places:
-                chosen.append(ExamplePhoto(dataset.names[block.indices[places[0]]], own, other))
+                chosen.append((dataset.names[block.indices[places[0]]], own, other))
                 break
         else:
             raise InputError(
@@ -108,37 +103,37 @@ def _rule(job: Job) -> str:
 
 
 def _areas(
-    stored: StoredMaps, chosen: list[ExamplePhoto], printed: Mapping[str, tuple[float, float]]
+    stored: StoredMaps, chosen: list[_Example], printed: Mapping[str, tuple[float, float]]
 ) -> PaperTable:
     """A table with the probability f of each image's two labels, and the area under the insertion curve of their masks, for each method."""
     evaluation, rows = stored.evaluation, []
     records: list[dict[str, object]] = []
-    for result, example in product(evaluation.results, chosen):
-        i, own = evaluation.image_names.index(example.image), evaluation.label_names[example.own]
-        for place, label in enumerate((example.own, example.other)):
+    for result, (image, *both) in product(evaluation.results, chosen):
+        i, own = evaluation.image_names.index(image), evaluation.label_names[both[0]]
+        for place, label in enumerate(both):
             j, name = evaluation.labels[i].tolist().index(label), evaluation.label_names[label]
             f, area = float(evaluation.f[i, j]), float(result.insertion.auc[i, j])
             paper = printed[own][place] if own in printed else None
             beside = "" if paper is None else f" (paper {number(paper)})"
-            rows.append((result.name, example.image, name, number(f), f"{number(area)}{beside}"))
-            what = {"method": result.name, "image": example.image, "label": name, "score": "area"}
+            rows.append((result.name, image, name, number(f), f"{number(area)}{beside}"))
+            what = {"method": result.name, "image": image, "label": name, "score": "area"}
             records.append({**what, "value": area, "f": f, "n": 1, "paper": "" if paper is None else paper})
     header = ("method", "image", "label", "f", "area under the mask")
     return PaperTable("Areas of the right label and of another", header, rows, records)
 
 
-def _figures(stored: StoredMaps, chosen: list[ExamplePhoto], job: Job) -> dict[str, Figure]:
+def _figures(stored: StoredMaps, chosen: list[_Example], job: Job) -> dict[str, Figure]:
     evaluation = shared(stored.evaluation)
-    places = [evaluation.image_names.index(example.image) for example in chosen]
+    places = [evaluation.image_names.index(image) for image, *_ in chosen]
     columns = [
-        [evaluation.labels[i].tolist().index(label) for label in (example.own, example.other)]
-        for i, example in zip(places, chosen, strict=True)
+        [evaluation.labels[i].tolist().index(label) for label in both]
+        for i, (_, *both) in zip(places, chosen, strict=True)
     ]
     if job.settings["figure"] == "desk":
         found = [desk_of(evaluation, i, places=own) for i, own in zip(places, columns, strict=True)]
         names = ["desk-photo"] if len(found) == 1 else [f"desk-photo-{k + 1}" for k in range(len(found))]
         return dict(zip(names, found, strict=True))
-    table = torch.tensor([[e.own, e.other] for e in chosen], device=stored.classifier.device)
+    table = torch.tensor([both for _, *both in chosen], device=stored.classifier.device)
     maps = {
         tv: torch.stack([stored.maps(row)[i, own] for i, own in zip(places, columns, strict=True)])
         for row, tv in job.settings["tvs"].items()

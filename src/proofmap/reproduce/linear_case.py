@@ -17,6 +17,8 @@ from proofmap.theory.theorem import Cell, Curve
 
 def run(job: Job) -> Findings:
     """Compute failure rates for each synthetic input and delta, and curves for some synthetic inputs and the available real ones."""
+    if job.recipe.experiment == "desk":
+        return _run_desk(job)
     settings = job.settings
     cells = Cell.grid(**settings["grid"], seed=job.seed, progress=job.progress)
     curves = list(curves_of(job))
@@ -167,7 +169,7 @@ def _length(length: int, d: int) -> str:
     return str(length) if length < d else f"{length} (all)"
 
 
-def run_desk(job: Job) -> Findings:
+def _run_desk(job: Job) -> Findings:
     """Compute the worst-case completeness and soundness of three methods, and compare them with the paper's values."""
     settings, paper = job.settings, job.settings["paper"]
     f = torch.tensor(settings["f"], dtype=torch.float64)

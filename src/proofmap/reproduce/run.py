@@ -44,7 +44,7 @@ EXPERIMENTS: Mapping[str, Callable[[Job], Findings]] = {
     "artifacts": artifacts.run,
     "corner": study_recipe.run,
     "curves": tv_curves.run,
-    "desk": linear_case.run_desk,
+    "desk": linear_case.run,
     "ensembling": ensembling.run,
     "examples": examples.run,
     "sanity": sanity.run,

@@ -36,7 +36,7 @@ from proofmap.reproduce.findings import (
 )
 from proofmap.reproduce.rows import Sample, draw_sample
 from proofmap.results.randomisation import BAR, FLOOR, Order, SanityChecks
-from proofmap.results.statistics import mean_score
+from proofmap.results.statistics import Score
 
 SHARE = 0.3
 Maps = Mapping[str, tuple[Tensor, Tensor]]
@@ -105,7 +105,7 @@ def _roughness(maps: Maps) -> Iterator[tuple[str, tuple[Tensor, Tensor]]]:
 
 def _roughness_table(rough: Mapping[str, tuple[Tensor, Tensor]]) -> PaperTable:
     rows = {
-        (row, when): [mean_score("roughness", values, higher_is_better=False, limits=Roughness.limits)]
+        (row, when): [Score("roughness", higher_is_better=False, limits=Roughness.limits).over(values)]
         for row, both in rough.items()
         for when, values in zip(("trained", "randomised"), both, strict=True)
     }

@@ -34,7 +34,7 @@ methods = ["Random"]            # rows of the study to repeat, as "Random, whole
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ import torch
 from proofmap.core.errors import InputError
 from proofmap.core.text import counted
 from proofmap.methods.method import Method
-from proofmap.metrics.boxes import DELTAS, SaliencySweep, saliency_sweep
+from proofmap.metrics.boxes import SweepRow, saliency_sweep
 from proofmap.metrics.judged import Judged
 from proofmap.report.figures import make_figure
 from proofmap.report.figures.drawing import Figure
@@ -288,16 +288,16 @@ _SALIENCY = "saliency-metric"
 
 @dataclass(frozen=True)
 class Tuning:
-    """For each row, the results of all thresholds on the holdout (``sweeps``); and the number of passes that tuning took."""
+    """For each row, the results of all thresholds on the holdout, the best first (``sweeps``); and the number of passes that tuning took."""
 
-    sweeps: Mapping[str, SaliencySweep]
+    sweeps: Mapping[str, Sequence[SweepRow]]
     passes: int
     held: int = 0
     """Number of first images of the run that are held out for tuning; 0 if other data was used."""
 
     def settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The recipe's settings with one saliency metric for each distinct threshold; without any, before the thresholds are known."""
-        deltas = sorted({sweep.best.delta for sweep in self.sweeps.values()})
+        deltas = sorted({best.delta for best, *_ in self.sweeps.values()})
         return _with_metric(settings, [{"name": _name(delta), "delta": delta} for delta in deltas])
 
     def applied(self, evaluation: Evaluation) -> Evaluation:
@@ -306,7 +306,7 @@ class Tuning:
         return replace(evaluation, results=results)
 
     def _own(self, result: MethodResult) -> MethodResult:
-        name, scores = _name(self.sweeps[result.name].best.delta), []
+        name, scores = _name(self.sweeps[result.name][0].delta), []
         values = result.values[name].clone()
         values[: self.held] = torch.nan
         for score in result.scores:
@@ -320,15 +320,14 @@ class Tuning:
     def table(self) -> PaperTable:
         """A table of each row's best threshold, and of the boxes that it gives on the holdout."""
         rows, records = [], []
-        for row, sweep in self.sweeps.items():
-            best = sweep.best
-            tiny = f"{best.tiny:.0%}" + (" (degenerate)" if sweep.degenerate else "")
+        for row, (best, *_) in self.sweeps.items():
+            tiny = f"{best.tiny:.0%}" + (" (degenerate)" if best.degenerate else "")
             rows.append(
                 (row, f"{best.delta:g}", *map(number, (best.value, best.area, best.confidence)), tiny)
             )
             found = {"value": best.value, "area": best.area, "confidence": best.confidence, "tiny": best.tiny}
-            records.append({"method": row, "score": _SALIENCY, "delta": best.delta, **found, "n": sweep.n})
-        n = next(iter(self.sweeps.values())).n
+            records.append({"method": row, "score": _SALIENCY, "delta": best.delta, **found, "n": best.n})
+        n = next(iter(self.sweeps.values()))[0].n
         which = f"{counted(n, 'image')} that it does not count" if self.held else counted(n, "other image")
         header = ("method", "delta", _SALIENCY, "area of the box", "f on the crop", "boxes below .05")
         title = f"The saliency metric's threshold, tuned on {which}"
@@ -353,9 +352,9 @@ def _tune(job: Job, stored: StoredMaps | None = None) -> Tuning:
                 task.advance(1, name)
         costs = [method.cost(1) for method in here.methods.values()]
         passes = len(here.images) * sum(cost.passes for cost in costs if cost is not None)
-    sweeps = {name: saliency_sweep(one, deltas=wanted.get("deltas", DELTAS)) for name, one in judged.items()}
+    sweeps = {name: saliency_sweep(one, deltas=wanted.get("deltas")) for name, one in judged.items()}
     # one pass for each holdout image and threshold
-    return Tuning(sweeps, passes + sum(sweep.n * len(sweep.rows) for sweep in sweeps.values()), held)
+    return Tuning(sweeps, passes + sum(row.n for rows in sweeps.values() for row in rows), held)
 
 
 def _with_metric(settings: Mapping[str, Any], changes: list[dict[str, Any]]) -> dict[str, Any]:

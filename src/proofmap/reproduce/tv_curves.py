@@ -25,7 +25,7 @@ from proofmap.reproduce.claims import compared
 from proofmap.reproduce.findings import Claim, Findings, Job, PaperTable, score_table
 from proofmap.reproduce.rows import study_of
 from proofmap.reproduce.stored_maps import StoredMaps
-from proofmap.results.statistics import mean_score
+from proofmap.results.statistics import Score
 from proofmap.results.tables import signed
 from proofmap.study import Study
 
@@ -67,7 +67,7 @@ def areas_table(stored: StoredMaps, found: CurvesByPanel) -> PaperTable:
     names = [f"{LABELS[place]}, {fill}" for place, fill in columns]
     rows = {
         (row,): [
-            mean_score(name, found[fill][row].auc[:, place], higher_is_better=place == 0, limits=(0.0, 1.0))
+            Score(name, higher_is_better=place == 0, limits=(0.0, 1.0)).over(found[fill][row].auc[:, place])
             for name, (place, fill) in zip(names, columns, strict=True)
         ]
         for row in next(iter(found.values()))

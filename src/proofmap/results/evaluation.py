@@ -8,17 +8,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from proofmap.core.deferred import Tensor
+from proofmap.core.deferred import Deferred, Tensor
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, inputs_of
 from proofmap.core.labels import NO_LABEL, LabelRule
 from proofmap.core.text import counted
-from proofmap.results.display import display
 from proofmap.results.records import COMPLETENESS, SOUNDNESS, HoldsArrays, MethodResult
 from proofmap.results.statistics import RunScore
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from proofmap.report import display
+else:
+    display = Deferred("proofmap.report.display")  # draws and saves results, and imports this module
 
 
 _SMALLEST_STATED = 1e-4
@@ -176,16 +179,16 @@ class Evaluation(HoldsArrays, tensors=["images", "labels", "f"]):
     def table(self, width: int | None = None) -> str:
         """The scores as text, with one line per method, one column per metric and intervals in brackets. A table wider than ``width``
         columns is stacked."""
-        return display().score_table(self).table(width)
+        return display.score_table(self).table(width)
 
     def to_dataframe(self, table: str = "scores") -> pd.DataFrame:
         """A table as a pandas DataFrame with one row per value. ``table`` is ``scores`` (means with intervals), ``per_image`` or
         ``per_label``."""
-        return display().dataframe(self, table)
+        return display.dataframe(self, table)
 
     def to_latex(self, *, caption: str | None = None, label: str = "tab:scores") -> str:
         """The scores as a LaTeX table (package booktabs). ``caption`` is LaTeX code; by default the notes of the table."""
-        return display().shared_table(self).to_latex(caption=caption, label=label)
+        return display.shared_table(self).to_latex(caption=caption, label=label)
 
     def to_dict(self) -> dict[str, float]:
         """The scores by plain names: ``grad-cam/soundness``, and its 95 % interval as ``grad-cam/soundness/low`` and
@@ -207,11 +210,11 @@ class Evaluation(HoldsArrays, tensors=["images", "labels", "f"]):
         )
 
     def _repr_html_(self) -> str:
-        return display().evaluation_html(self)
+        return display.evaluation_html(self)
 
     def save(self, folder: str | Path, *, pictures: bool = True) -> list[Path]:
         """Write ``scores.csv``, ``pairs.csv``, ``evaluation.json`` and the pictures into ``folder``. Returns the paths of the files."""
-        return display().save_evaluation(self, folder, pictures=pictures)
+        return display.save_evaluation(self, folder, pictures=pictures)
 
 
 Results = Evaluation | HasEvaluation
@@ -273,17 +276,17 @@ class Proof:
 
     def table(self, width: int | None = None) -> str:
         """A text table of what each map proves, with a bar for each proof. A table wider than ``width`` columns is stacked."""
-        return display().proof_table(self.evaluation, width)
+        return display.proof_table(self.evaluation, width)
 
     def __str__(self) -> str:
         return self.table()
 
     def _repr_html_(self) -> str:
-        return display().proof_html(self.evaluation)
+        return display.proof_html(self.evaluation)
 
     def _repr_png_(self) -> bytes | None:
-        return display().proof_png(self.evaluation)
+        return display.proof_png(self.evaluation)
 
     def save(self, folder: str | Path) -> list[Path]:
         """Write one picture per image, the maps and the numbers. Returns the paths."""
-        return display().save_proof(self.evaluation, folder)
+        return display.save_proof(self.evaluation, folder)

@@ -243,15 +243,15 @@ def run_scores(metrics: Mapping[str, RunMetric], results: Sequence[MethodResult]
     return tuple(
         RunScore(
             name,
-            found.subject,
-            found.value,
-            found.n,
+            subject,
+            value,
+            n,
             metric.higher_is_better,
             metric.settings(),
             metric.kind or metric.name,
         )
         for name, metric in metrics.items()
-        for found in metric.measure_run(_run_values(results))
+        for subject, (value, n) in metric.measure_run(_run_values(results)).items()
     )
 
 

@@ -15,13 +15,15 @@ from proofmap.core.labels import NO_LABEL, LabelRule
 from proofmap.core.outputs import in_words, is_independent
 from proofmap.core.text import counted
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.fill_alone import MARK as FILL_MARK
-from proofmap.results.fill_alone import fill_notes, given_by_fill, is_marked
 from proofmap.results.notes import (
+    MARK,
     WRONG_WORDS,
     coverage_words,
     different_images,
     distractor_words,
+    fill_notes,
+    given_by_fill,
+    is_marked,
     rule_words,
     thresholds_words,
 )
@@ -57,12 +59,12 @@ def score_cells(evaluation: Evaluation) -> Cells:
     """Header and one row per method; a cell is a mean with its 95 % interval, such as ``.84 [.80, .88]``.
 
     ``*`` marks label-free methods, which have one map for all labels. ``†`` marks scores that depend on labels which the net believes even
-    if nothing of the image is shown (:mod:`proofmap.results.fill_alone`). If the methods count different images, a cell also says how
+    if nothing of the image is shown (:mod:`proofmap.results.notes`). If the methods count different images, a cell also says how
     many: ``.84 [.80, .88] n=20``.
     """
     uneven, header = different_images(evaluation), ["method"]
     for score in evaluation.results[0].scores:
-        mark = FILL_MARK if is_marked(evaluation, score) else ""
+        mark = MARK if is_marked(evaluation, score) else ""
         header.append(metric_with_arrow(score.name, score.higher_is_better) + mark)
     rows = [
         [
@@ -141,7 +143,7 @@ def pair_cells(evaluation: Evaluation, methods: int | None = None, *, bars: bool
             cells = [result.name] if first else []
             cells += [str(row["image"]), words + (f", {WRONG_WORDS}" if evaluation.wrong_kind(i, j) else "")]
             cells += [shape_of(evaluation, result, i, j).text()] if bars else []
-            cells += [number(row[k]) + (FILL_MARK if given[i, j] and k in marked else "") for k in values]
+            cells += [number(row[k]) + (MARK if given[i, j] and k in marked else "") for k in values]
             if names:
                 kept = i in evaluation.pictured
                 cells.append(_proof_names(evaluation, result, i, j) if kept else "map not kept")

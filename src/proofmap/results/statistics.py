@@ -128,18 +128,6 @@ class RunScore:
         return {**asdict(self), "settings": dict(self.settings)}
 
 
-def mean_score(
-    name: str,
-    values: ArrayLike,
-    *,
-    higher_is_better: bool,
-    kind: str = "",
-    limits: Limits = NO_LIMITS,
-) -> Score:
-    """The :class:`Score` with the mean of ``values`` ``(N,)``, one per image, and its interval inside ``limits``. NaN entries do not count."""
-    return Score(name, higher_is_better=higher_is_better, kind=kind, limits=limits).over(values)
-
-
 def mean_intervals(values: ArrayLike, *, level: float = 0.95, limits: Limits = NO_LIMITS) -> Doubles:
     """Intervals ``(K, 2)`` of the means of the K columns of ``values`` ``(N, K)``, which has one row per image. NaN entries do not count.
 

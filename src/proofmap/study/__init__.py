@@ -5,10 +5,8 @@ from typing import TYPE_CHECKING
 from proofmap.core.deferred import lazy_names
 
 if TYPE_CHECKING:
-    from proofmap.study.executor import Executor, LocalExecutor
-    from proofmap.study.export import export_run
+    from proofmap.study.executor import Executor, LocalExecutor, RayExecutor
     from proofmap.study.manifest import Selection
-    from proofmap.study.ray_executor import RayExecutor
     from proofmap.study.run import Outcome, run_study
     from proofmap.study.store import RunBusy, StoreError
     from proofmap.study.stored_run import Failure, Run, verify_run
@@ -19,10 +17,8 @@ if TYPE_CHECKING:
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "executor": "Executor LocalExecutor",
-        "export": "export_run",
+        "executor": "Executor LocalExecutor RayExecutor",
         "manifest": "Selection",
-        "ray_executor": "RayExecutor",
         "run": "Outcome run_study",
         "store": "RunBusy StoreError",
         "stored_run": "Failure Run verify_run",
@@ -44,7 +40,6 @@ __all__ = [
     "StoreError",
     "Study",
     "Watcher",
-    "export_run",
     "run_study",
     "verify_run",
 ]

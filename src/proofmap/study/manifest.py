@@ -20,7 +20,7 @@ from proofmap.core.files import check_ends, parse_json, suggest_path, write_text
 from proofmap.core.inputs import KINDS, Inputs, Pictures
 from proofmap.plugins.settings import check_settings, setting
 from proofmap.results.statistics import RunScore
-from proofmap.study.store import SCORES, ImageRow, StoreError, writing
+from proofmap.study.store import IMAGES, SCORES, ImageRow, Store, StoreError, damaged, writing
 
 FILE = "run.json"
 HOW_TO_RUN = "proofmap evaluate --data PHOTOS --out RUN makes one"
@@ -107,7 +107,7 @@ class Manifest:
         chosen: the number of images of the run, once for each time that it grew; see :attr:`blocks`.
         game: the steps and settings of the curves in the store: those of the first unit.
         batch_difference: how much f of a masked image differed between batches, at most.
-        sanity: the numbers of :func:`~proofmap.study.sanity.measure_sanity`.
+        sanity: the numbers of :meth:`~proofmap.study.survey.Survey.sanity`.
         run_scores: the scores of the run as a whole, computed when it ends.
     """
 
@@ -210,6 +210,13 @@ class Manifest:
     @property
     def selection(self) -> Selection:
         return Selection(**self.study["images"])
+
+    def images(self, store: Store) -> list[ImageRow]:
+        """The images of the run that are in its blocks. Raises if some of those that were judged are lost."""
+        chosen, number = self.selection.chosen(store.images()), max(self.chosen, default=0)
+        if len(chosen) < number and store.has_values():
+            raise damaged(store.folder / IMAGES, f"it has {len(chosen)} of {number} images that were judged")
+        return chosen[:number]
 
     def continued(self, here: Mapping[str, object], command: str = "") -> Manifest:
         """The manifest with the environment ``here`` and the command line added. Raises if ``here`` has another version of Proofmap."""

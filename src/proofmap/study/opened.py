@@ -22,7 +22,7 @@ from proofmap.data.table_rows import TableData
 from proofmap.methods.controls import map_sources
 from proofmap.methods.given import Given, GivenMaps, as_given
 from proofmap.methods.method import Method
-from proofmap.metrics.metric import Metric, RunMetric, split_metrics
+from proofmap.metrics.metric import Metric, RunMetric
 from proofmap.models import load_classifier
 from proofmap.models.spec import ModelSpec
 from proofmap.session import Session
@@ -152,7 +152,7 @@ def prepare_study(
     study: Study, classifier: Classifier, distractors: Callable[[], Distractors | None]
 ) -> OpenStudy:
     """A study without data, on a loaded net. Fills that need random images and name none draw from what ``distractors`` returns."""
-    metrics, run_metrics = split_metrics(study.named_metrics())
+    metrics, run_metrics = _split(study.named_metrics())
     methods = study.named_methods(classifier.inputs)
     session = Session(
         classifier,
@@ -167,6 +167,21 @@ def prepare_study(
     for metric in metrics.values():
         session.judging().prepare(metric)
     return OpenStudy(study, session, methods, metrics, run_metrics)
+
+
+def _split(metrics: Mapping[str, Metric]) -> tuple[dict[str, Metric], dict[str, RunMetric]]:
+    """The metrics with values per image (at least one is required) and the metrics of whole runs, each by name."""
+    for metric in metrics.values():
+        if not isinstance(getattr(metric, "higher_is_better", None), bool):
+            raise InputError(
+                f"the metric {metric.name} must say which direction is better: write higher_is_better = True, or False, in class "
+                f"{type(metric).__name__}"
+            )
+    of_runs = {name: metric for name, metric in metrics.items() if isinstance(metric, RunMetric)}
+    per_image = {name: metric for name, metric in metrics.items() if name not in of_runs}
+    if not per_image:
+        raise InputError("metrics of whole runs need at least one metric with values per image")
+    return per_image, of_runs
 
 
 def dataset_settings(dataset: Dataset) -> dict[str, object]:

@@ -245,7 +245,7 @@ class Plan:
     distractors: str = ""
     """The source of the random images (distractors) that fills and methods draw from, in words; of a dry run alone."""
     sanity: Mapping[str, Any] = field(default_factory=dict)
-    """The numbers of :func:`~proofmap.study.sanity.measure_sanity`; not of a dry run."""
+    """The numbers of :meth:`~proofmap.study.survey.Survey.sanity`; not of a dry run."""
 
     @property
     def units(self) -> int:

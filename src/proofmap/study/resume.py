@@ -43,7 +43,7 @@ def resolve_manifest(
                     _check_same(folder, existing, identity)
                     _check_registered(folder, existing, store, opened)
                     if retry:
-                        failed_units(store, opened)
+                        _failed_units(store, opened)
         same = existing.identity == identity and existing.versions == {source_version()}
         if has_values or same:
             return _extended(existing, opened), False
@@ -112,8 +112,11 @@ def _registrations(opened: OpenStudy) -> dict[str, list[Registered]]:
     }
 
 
-def register(manifest: Manifest, store: Store, opened: OpenStudy) -> Manifest:
-    """The manifest with the study's methods and metrics. Results of earlier studies are kept, except those of a method that was corrected."""
+def register(manifest: Manifest, store: Store, opened: OpenStudy, *, retry: bool) -> Manifest:
+    """The manifest with the study's methods and metrics. Results of earlier studies are kept, except those of a method that was corrected,
+    and with ``retry`` those of units that failed."""
+    if retry:
+        store.delete(_failed_units(store, opened))
     for kind, things in _registrations(opened).items():
         known: Any = dict(getattr(manifest, kind))
         for thing in things:
@@ -144,7 +147,7 @@ def _check_registered(folder: Path, manifest: Manifest, store: Store, opened: Op
             )
 
 
-def failed_units(store: Store, opened: OpenStudy) -> list[tuple[str, int]]:
+def _failed_units(store: Store, opened: OpenStudy) -> list[tuple[str, int]]:
     """Method and block of this study's units in which an image failed, so that they can be computed again.
 
     A unit is computed again with all its metrics, so a study that does not name all of these metrics is refused.

@@ -36,14 +36,13 @@ from proofmap.study.executor import Executor, LocalExecutor, Lost
 from proofmap.study.manifest import FILE, Manifest
 from proofmap.study.opened import OpenStudy, dataset_settings, open_study
 from proofmap.study.planning import Plan, Unit, measure_speed, units_left
-from proofmap.study.resume import failed_units, register, resolve_manifest
-from proofmap.study.sanity import measure_sanity
+from proofmap.study.resume import register, resolve_manifest
 from proofmap.study.store import IMAGES, LOCK, MAPS, SCORES, ImageRow, Store, StoreError
-from proofmap.study.stored_run import Run, images_of
+from proofmap.study.stored_run import Run
 from proofmap.study.study import Study
 from proofmap.study.survey import Survey
 from proofmap.study.unit import UnitResult, Worker
-from proofmap.study.watchers import ProgressFile, Tally, Watcher
+from proofmap.study.watchers import Tally, Watcher, progress_file
 
 PROGRESS = "progress.json"
 GIVE_UP_AFTER = 8
@@ -185,7 +184,7 @@ class _Run:
     retry: bool
 
     def __post_init__(self) -> None:
-        self.tally = Tally([*self.watchers, ProgressFile(self.folder / PROGRESS)])
+        self.tally = Tally([*self.watchers, progress_file(self.folder / PROGRESS)])
         self.is_local = isinstance(self.executor, LocalExecutor)
         self.finished: set[tuple[str, int]] = set()
         """Method and block of each unit that this call has stored."""
@@ -239,8 +238,6 @@ class _Run:
 
     def _execute(self) -> Outcome:
         store, opened = self.store, self.opened
-        if self.retry:
-            store.delete(failed_units(store, opened))
         remove_parts(self.folder / MAPS)
         lost = _lost_units(self.folder, store)
         if lost:
@@ -252,9 +249,9 @@ class _Run:
         images = self._images()
         known = self.manifest.sanity
         if known is None or known["of"] != len(images):  # computed again after images were added
-            found = measure_sanity(opened, images, chosen=self.manifest.selection.correct)
+            found = self.survey.sanity(images)
             self._save(replace(self.manifest, sanity=found))
-        self._save(register(self.manifest, store, opened))
+        self._save(register(self.manifest, store, opened, retry=self.retry))
         taken, methods = map_sources(opened.methods), list(opened.methods)
         waiting = units_left(store, images, self.manifest.blocks, methods, list(opened.metrics), taken)
         plan = self._plan(images, waiting)
@@ -294,7 +291,7 @@ class _Run:
     def _images(self) -> list[ImageRow]:
         """Survey the study's images, assign them to blocks, and return their rows."""
         selection, inputs = self.manifest.selection, self.opened.classifier.inputs
-        images_of(self.manifest, self.store)  # raises if some are lost
+        self.manifest.images(self.store)  # raises if some are lost
         problems = self.survey.changes(self.store.images())
         if problems:
             more = f" (and {len(problems) - 5} more)" if len(problems) > 5 else ""

@@ -6,18 +6,9 @@ a perfect proof. No score can show this; these numbers do. f(x, a) is the probab
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
-from proofmap.core.deferred import torch
-from proofmap.study.store import ImageRow
-
-if TYPE_CHECKING:
-    from proofmap.fills import Fill
-    from proofmap.study.opened import OpenStudy
-
-LOOKED_AT = 32
-"""Number of images that are used, spread evenly over those of the study."""
 HARDLY_MOVES = 0.01
 CERTAIN = 0.9
 MANY_COPIES = 0.01
@@ -25,7 +16,7 @@ MANY_COPIES = 0.01
 
 
 def sanity_notes(found: Mapping[str, Any]) -> list[str]:
-    """What :func:`measure_sanity` found, in words: a line with the numbers, then a line for each suspicious one, with advice on what to check.
+    """What :meth:`~proofmap.study.survey.Survey.sanity` found, in words: a line with the numbers, then a line for each suspicious one, with advice on what to check.
 
     >>> gray = {"fill": "gray", "label": "web", "f": 0.1}
     >>> numbers = {"images": 30, "of": 90, "noun": "images", "known": 30, "right": 28, "chosen": False}
@@ -86,88 +77,6 @@ def sanity_notes(found: Mapping[str, Any]) -> list[str]:
         if f >= CERTAIN and moves >= HARDLY_MOVES
     ]
     return [first, *(f"suspicious: {text}" for text in suspicious)]
-
-
-def measure_sanity(opened: OpenStudy, images: Sequence[ImageRow], *, chosen: bool) -> dict[str, Any]:
-    """Run the net on some of the images, and on each fill of the metrics without an image. ``chosen`` says that the study takes only images
-    that the net gets right. The numbers, as they are stored in ``run.json``:
-
-    ============= ===================================================================================================================
-    images, of    the number of images that were checked, and the number of all images
-    noun          the word for the inputs, such as "images"
-    known, right  the number of checked images whose true label is known, and how many of these have a true label as top label
-    labels        the number of labels in the label set
-    truths, tops  the number of different true labels, and of different top labels
-    moves         how much f differs between images: the mean over images x of 1/2 sum_a |f(x, a) - mean_x f(x, a)|; 0 if f never differs
-    fills         for each fill (the values that replace hidden positions): the label with the highest mean probability f, and this f
-    copies        the number of images, among all, that are equal to an earlier image
-    by_order      the first names of the data's labels, if these were matched to outputs 0, 1, ... by their order alone; otherwise empty
-    ============= ===================================================================================================================
-    """
-    from proofmap.core import streams
-    from proofmap.data.loader import load_blocks
-
-    classifier = opened.classifier
-    step = max(1, len(images) / LOOKED_AT)
-    some = [images[int(k * step)] for k in range(min(LOOKED_AT, len(images)))]
-    place = {name: i for i, name in enumerate(opened.data.names)}
-    indices = [place[row.name] for row in some]
-    (block,) = load_blocks(opened.data, classifier, indices, block_size=len(indices), ahead=0)
-    truth_of = {place[row.name]: row.true_labels for row in some}
-    truth = [truth_of[i] for i in block.indices]
-    fast, pixels = classifier.frozen(), classifier.check_images(block.images)
-    f = fast.probabilities(pixels)
-    top = f.argmax(dim=1).tolist()
-    fills = dict.fromkeys(game.fill for metric in opened.metrics.values() for game in metric.games())
-    judging = opened.session.judging()
-    keys = streams.image_keys(pixels, 0, "sanity")
-    known = [(a, b) for a, b in zip(top, truth, strict=True) if b]
-
-    def alone(fill: Fill) -> dict[str, Any]:
-        backgrounds = fill(judging, pixels, keys)
-        if torch.equal(backgrounds, backgrounds[:1].expand_as(backgrounds)):
-            backgrounds = backgrounds[:1]  # the same for every image, such as gray
-        mean = fast.probabilities(backgrounds).mean(dim=0)
-        best = int(mean.argmax())
-        return {
-            "fill": fill.title(),
-            "label": classifier.names[best],
-            "f": round(float(mean[best]), 6),
-        }
-
-    return {
-        "images": len(f),
-        "of": len(images),
-        "noun": classifier.inputs.noun,
-        "known": len(known),
-        "right": sum(a in b for a, b in known),
-        "chosen": chosen,
-        "labels": len(classifier.label_set),
-        "truths": len({label for _, b in known for label in b}),
-        "tops": len(set(top)),
-        "moves": round(float((f - f.mean(dim=0)).abs().sum(dim=1).mean() / 2), 6) if len(f) else 0.0,
-        "fills": [alone(fill) for fill in fills] if len(f) else [],
-        "copies": len(images) - len({row.digest for row in images}),
-        "by_order": _by_order(opened.data.label_names, classifier.names),
-    }
-
-
-def _by_order(labels: Sequence[str], outputs: Sequence[str]) -> str:
-    """The first names in ``labels``, if they match ``outputs`` only by their order because the outputs are unnamed; otherwise empty.
-
-    >>> _by_order(["leaves", "stays"], ["0", "1"]), _by_order(["0", "1"], ["0", "1"])
-    ('leaves, stays', '')
-    """
-    from proofmap.data.dataset import match_labels
-
-    numbers = [str(k) for k in range(len(outputs))]
-    if (
-        list(outputs) != numbers
-        or match_labels(labels, outputs) != tuple(range(len(labels)))
-        or {*labels} & {*numbers}
-    ):
-        return ""
-    return ", ".join(labels[:3]) + (", ..." if len(labels) > 3 else "")
 
 
 def _places(value: float) -> str:

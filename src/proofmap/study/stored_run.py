@@ -22,7 +22,7 @@ from proofmap.results.records import CurveArrays, MethodResult, measured
 from proofmap.results.statistics import Score
 from proofmap.study.manifest import Manifest, Registered
 from proofmap.study.sanity import sanity_notes
-from proofmap.study.store import IMAGES, ImageRow, Store, StoreError, damaged, read_maps
+from proofmap.study.store import ImageRow, Store, StoreError, read_maps
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,7 +73,7 @@ class Run:
     @cached_property
     def images(self) -> list[ImageRow]:
         """The images of the study, in the order of the survey."""
-        return images_of(self.manifest, self.store)
+        return self.manifest.images(self.store)
 
     @property
     def methods(self) -> Mapping[str, Registered]:
@@ -320,14 +320,6 @@ class Run:
             return {}
         (block,) = load_listed(dataset, inputs_of(self.manifest.identity), [list(same)], ahead=0)
         return {same[i]: block.images[k].cpu() for k, i in enumerate(block.indices)}
-
-
-def images_of(manifest: Manifest, store: Store) -> list[ImageRow]:
-    """The images of a run that are in its blocks."""
-    chosen, number = manifest.selection.chosen(store.images()), max(manifest.chosen, default=0)
-    if len(chosen) < number and store.has_values():
-        raise damaged(store.folder / IMAGES, f"it has {len(chosen)} of {number} images that were judged")
-    return chosen[:number]
 
 
 class _Numbers:

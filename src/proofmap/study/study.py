@@ -66,7 +66,7 @@ class Study:
     data: Sequence[str | Path] = ()
     """The data: a dataset string such as ``cifar10:FOLDER``, or photos and folders."""
     images: Selection = field(default_factory=Selection)
-    """The rules that select pictures of the data."""
+    """The rules that select pictures of the data: a :class:`~proofmap.study.Selection`, or its settings, such as ``{"number": 5}``."""
     labels: str | int | Sequence[int | str] = "top5+wrong"
     """The label rule: ``all``, ``top5``, ``top5+wrong`` (also two labels that the net does not believe), ``p>=0.01``, ``true`` (the true
     labels of each picture), or a list of names or indices, which is used for every picture."""
@@ -107,6 +107,8 @@ class Study:
     seed: int = setting(0, "seed of all random numbers; the same seed gives the same results")
 
     def __post_init__(self) -> None:
+        if not isinstance(self.images, Selection):
+            object.__setattr__(self, "images", _selection(self.images))
         for name, (kinds, words) in _LISTS.items():
             value = getattr(self, name)
             value = (value,) if isinstance(value, kinds) or callable(value) else value
@@ -156,15 +158,8 @@ class Study:
         >>> Study.from_table({"data": "photos", "methods": ["random"], "images": {"number": 5}}).images.number
         5
         """
-        given = dict(table)
-        selection = given.pop("images", {})
-        if not isinstance(selection, Mapping):
-            raise InputError(
-                "images must be a table: [images] with number, correct, min_second_probability, names or seed"
-            )
-        check_names("a study", given, setting_names(cls))
-        check_names("images", selection, setting_names(Selection))
-        return cls(images=Selection(**selection), **given)
+        check_names("a study", table, setting_names(cls))
+        return cls(**table)
 
     def named_methods(self, inputs: Inputs | None = None) -> dict[str, Method]:
         """The methods by their names in the study. If ``controls`` is set and ``inputs`` are given, controls for such inputs are included."""
@@ -200,6 +195,15 @@ class Study:
 
     def _run_files(self) -> None:
         run_files_in((self.methods, self.metrics, self.fills))
+
+
+def _selection(settings: Any) -> Selection:
+    if not isinstance(settings, Mapping):
+        raise InputError(
+            "images must be a table: [images] with number, correct, min_second_probability, names or seed"
+        )
+    check_names("images", settings, setting_names(Selection))
+    return Selection(**settings)
 
 
 def _named_or_not(entry: Any, make: Callable[[Any], Thing]) -> tuple[str, Thing]:

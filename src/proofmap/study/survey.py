@@ -12,18 +12,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from proofmap.core import streams
 from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.files import digest_of
 from proofmap.core.labels import NO_LABEL, LabelRule, label_array
 from proofmap.core.text import did_you_mean
-from proofmap.data.dataset import Dataset, random_choice, true_outputs
+from proofmap.data.dataset import Dataset, match_labels, random_choice, true_outputs
 from proofmap.data.loader import ImageBlock, load_blocks
+from proofmap.fills import Fill
 from proofmap.study.manifest import Selection
 from proofmap.study.opened import OpenStudy
 from proofmap.study.store import ImageRow, Store
 
 CHUNK = 64
 """Number of pictures that are read and stored together."""
+LOOKED_AT = 32
+"""Number of images on which the sanity of the net is measured, spread evenly over those of the study."""
 
 
 class Survey:
@@ -31,7 +35,7 @@ class Survey:
 
     def __init__(self, opened: OpenStudy, selection: Selection) -> None:
         dataset, classifier = opened.data, opened.classifier
-        self.dataset, self.classifier, self.selection = dataset, classifier, selection
+        self.opened, self.dataset, self.classifier, self.selection = opened, dataset, classifier, selection
         self.rule = LabelRule.parse(opened.study.labels, classifier.names)
         self.seed = opened.study.seed
         strict = self.rule.kind == "true"
@@ -149,6 +153,83 @@ class Survey:
         members = set(self.classifier.label_set)
         rows = [[label for label in self.truths[i] if label in members] for i in block.indices]
         return torch.from_numpy(label_array([row or [NO_LABEL] for row in rows])).to(f.device)
+
+    def sanity(self, images: Sequence[ImageRow]) -> dict[str, Any]:
+        """Run the net on some of the images that are judged, and on each fill of the metrics without an image. The numbers, as they are stored in
+        ``run.json``:
+
+        ============= ===================================================================================================================
+        images, of    the number of images that were checked, and the number of all images
+        noun          the word for the inputs, such as "images"
+        known, right  the number of checked images whose true label is known, and how many of these have a true label as top label
+        labels        the number of labels in the label set
+        truths, tops  the number of different true labels, and of different top labels
+        moves         how much f differs between images: the mean over images x of 1/2 sum_a |f(x, a) - mean_x f(x, a)|; 0 if f never differs
+        fills         for each fill (the values that replace hidden positions): the label with the highest mean probability f, and this f
+        copies        the number of images, among all, that are equal to an earlier image
+        chosen        whether the study takes only images that the net gets right
+        by_order      the first names of the data's labels, if these were matched to outputs 0, 1, ... by their order alone; otherwise empty
+        ============= ===================================================================================================================
+        """
+        classifier, opened = self.classifier, self.opened
+        step = max(1, len(images) / LOOKED_AT)
+        some = [images[int(k * step)] for k in range(min(LOOKED_AT, len(images)))]
+        place = {name: i for i, name in enumerate(self.dataset.names)}
+        indices = [place[row.name] for row in some]
+        (block,) = load_blocks(self.dataset, classifier, indices, block_size=len(indices), ahead=0)
+        truth_of = {place[row.name]: row.true_labels for row in some}
+        truth = [truth_of[i] for i in block.indices]
+        fast, pixels = classifier.frozen(), classifier.check_images(block.images)
+        f = fast.probabilities(pixels)
+        top = f.argmax(dim=1).tolist()
+        fills = dict.fromkeys(game.fill for metric in opened.metrics.values() for game in metric.games())
+        judging = opened.session.judging()
+        keys = streams.image_keys(pixels, 0, "sanity")
+        known = [(a, b) for a, b in zip(top, truth, strict=True) if b]
+
+        def alone(fill: Fill) -> dict[str, Any]:
+            backgrounds = fill(judging, pixels, keys)
+            if torch.equal(backgrounds, backgrounds[:1].expand_as(backgrounds)):
+                backgrounds = backgrounds[:1]  # the same for every image, such as gray
+            mean = fast.probabilities(backgrounds).mean(dim=0)
+            best = int(mean.argmax())
+            return {
+                "fill": fill.title(),
+                "label": classifier.names[best],
+                "f": round(float(mean[best]), 6),
+            }
+
+        return {
+            "images": len(f),
+            "of": len(images),
+            "noun": classifier.inputs.noun,
+            "known": len(known),
+            "right": sum(a in b for a, b in known),
+            "chosen": self.selection.correct,
+            "labels": len(classifier.label_set),
+            "truths": len({label for _, b in known for label in b}),
+            "tops": len(set(top)),
+            "moves": round(float((f - f.mean(dim=0)).abs().sum(dim=1).mean() / 2), 6) if len(f) else 0.0,
+            "fills": [alone(fill) for fill in fills] if len(f) else [],
+            "copies": len(images) - len({row.digest for row in images}),
+            "by_order": _by_order(self.dataset.label_names, classifier.names),
+        }
+
+
+def _by_order(labels: Sequence[str], outputs: Sequence[str]) -> str:
+    """The first names in ``labels``, if they match ``outputs`` only by their order because the outputs are unnamed; otherwise empty.
+
+    >>> _by_order(["leaves", "stays"], ["0", "1"]), _by_order(["0", "1"], ["0", "1"])
+    ('leaves, stays', '')
+    """
+    numbers = [str(k) for k in range(len(outputs))]
+    if (
+        list(outputs) != numbers
+        or match_labels(labels, outputs) != tuple(range(len(labels)))
+        or {*labels} & {*numbers}
+    ):
+        return ""
+    return ", ".join(labels[:3]) + (", ..." if len(labels) > 3 else "")
 
 
 def _boxes(dataset: Dataset, i: int) -> str:

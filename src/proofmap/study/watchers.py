@@ -141,8 +141,8 @@ def _lines(console: Console, every: float = 10.0, clock: Clock = time.monotonic)
     return show
 
 
-class ProgressFile:
-    """Writes the status to a file for other programs. The file is replaced atomically, at most once every ``every`` seconds.
+def progress_file(path: Path, every: float = 1.0, clock: Clock = time.monotonic) -> Watcher:
+    """A watcher that writes the status to a file for other programs. The file is replaced atomically, at most once every ``every`` seconds.
 
     ========== =======================================================================================
     schema     2; raised when the meaning of a field changes
@@ -156,20 +156,19 @@ class ProgressFile:
     ========== =======================================================================================
     """
 
-    def __init__(self, path: Path, every: float = 1.0, clock: Clock = time.monotonic) -> None:
-        self.path, self.every, self.clock = path, every, clock
-        self._written_at, self._began = -math.inf, _now()
+    written_at, began = -math.inf, _now()
 
-    def __call__(self, status: Status) -> None:
-        if not status.is_over and self.clock() - self._written_at < self.every:
+    def write(status: Status) -> None:
+        nonlocal written_at
+        if not status.is_over and clock() - written_at < every:
             return
-        self._written_at = self.clock()
+        written_at = clock()
         rate, left = status.passes_per_second, status.seconds_left
         record = {
             "schema": 2,
             "state": status.state,
             "pid": os.getpid(),
-            "began": self._began,
+            "began": began,
             "updated": _now(),
             "units": {
                 "done": status.units_done,
@@ -187,7 +186,9 @@ class ProgressFile:
             "last": status.last,
         }
         with suppress(OSError):  # a full disk may have space again later
-            write_text(self.path, json.dumps(record, indent=1) + "\n")
+            write_text(path, json.dumps(record, indent=1) + "\n")
+
+    return write
 
 
 def _now() -> str:

@@ -206,11 +206,10 @@ def _run_values(methods: Sequence[int] = (0, 1, 2, 3), images: int = 7) -> RunVa
 def _numbers(metric: RunMetric, run: RunValues) -> dict[str, float]:
     """The metric's numbers by subject (what the number is about, such as a method or a pair of methods); NaN as -1000."""
     (low, high), numbers = metric.limits, dict[str, float]()
-    for v in metric.measure_run(run):
-        inside = math.isnan(v.value) or (math.isfinite(v.value) and low - 1e-6 <= v.value <= high + 1e-6)
-        assert inside, f"the number of {v.subject} is {v.value}, expected {low:g} to {high:g} or NaN"
-        assert v.subject not in numbers, "two numbers have the same subject"
-        numbers[v.subject] = -1000.0 if math.isnan(v.value) else v.value
+    for subject, (value, _) in metric.measure_run(run).items():
+        inside = math.isnan(value) or (math.isfinite(value) and low - 1e-6 <= value <= high + 1e-6)
+        assert inside, f"the number of {subject} is {value}, expected {low:g} to {high:g} or NaN"
+        numbers[subject] = -1000.0 if math.isnan(value) else value
     return numbers
 
 

@@ -51,7 +51,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
@@ -173,19 +173,13 @@ class Population:
         """A bound on the probability that some interval certifies the other label (item 2), at most 1."""
         return min(1.0, number_of_sets(self.d, length, wrap=wrap) * self.one_fails(length))
 
-    def complete_from(self, delta: float) -> int:
-        """The smallest length L from which on completeness fails with probability at most delta, by these bounds."""
-        return self._smallest_length(lambda length: self.incomplete(length) <= _checked(delta))
-
     def sound_from(self, delta: float, *, wrap: bool = False) -> int:
-        """The smallest length L from which on soundness fails with probability at most delta, by these bounds."""
-        return self._smallest_length(lambda length: self.unsound(length, wrap=wrap) <= _checked(delta))
-
-    def _smallest_length(self, holds: Callable[[int], bool]) -> int:
-        """The smallest length for which ``holds`` is true, found by bisection: the bounds fall with the length, and at d they are
-        0.
+        """The smallest length L from which on soundness fails with probability at most delta, by these bounds. It is found by bisection: the
+        bounds fall with the length, and at d they are 0.
         """
-        return 1 + bisect_left(range(1, self.d), True, key=holds)
+        return 1 + bisect_left(
+            range(1, self.d), True, key=lambda length: self.unsound(length, wrap=wrap) <= _checked(delta)
+        )
 
 
 def constant(gamma: float, bound: float) -> float:

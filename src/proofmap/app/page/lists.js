@@ -1,6 +1,6 @@
-// Rows, series and texts: chosen, typed or uploaded; sent to the server; drawn as lists of columns, as lines and as words.
+// Rows, series and texts: chosen or typed; sent to the server; drawn as lists of columns, as lines and as words.
 
-import { get, post, send, Subject } from "./api.js";
+import { get, post, Subject } from "./api.js";
 import { channelLegend, SeriesLine } from "./lines.js";
 import { RankedColumns, shadedText, shadeWord, ShownText, textNode } from "./listed.js";
 import { LinePicker, Picker } from "./picker.js";
@@ -18,7 +18,7 @@ class Item extends Subject {
   }
 
   static async sent(source) {
-    const asked = source.text === undefined ? { data: source.listing, index: source.index } : { text: source.text };
+    const asked = source.text === undefined ? { index: source.index } : { text: source.text };
     return new Item(await post("api/items", asked), source);
   }
 }
@@ -125,7 +125,7 @@ class SeriesCell extends Cell {
 
 // ---- choosing ------------------------------------------------------------------------------------------------------
 
-/** The list of rows, series or texts of some data. */
+/** The list of rows, series or texts of the data. */
 class List {
   constructor(about, took, refused) {
     Object.assign(this, { data: about.data, took, refused, first: 0 });
@@ -138,14 +138,6 @@ class List {
     this.refresh();
   }
 
-  /** Show the items of another file. */
-  open(data) {
-    Object.assign(this, { data, first: 0 });
-    if (byId("find")) byId("find").value = "";
-    byId("sample-part").open = true;
-    return this.refresh();
-  }
-
   move(by) {
     this.first = Math.max(0, this.first + by);
     this.refresh();
@@ -156,17 +148,16 @@ class List {
     if (!this.data) return;
     const asked = this.asked = {};
     try {
-      const answer = await get(`api/data/${this.data.data}`, { first: this.first, number: LISTED, search: byId("find")?.value ?? "" });
+      const answer = await get("api/data", { first: this.first, number: LISTED, search: byId("find")?.value ?? "" });
       if (asked === this.asked) this.draw(answer);
     } catch (problem) {
       this.refused(asSentence(problem.message));
     }
   }
 
-  draw({ name, total, left_out: leftOut, columns, found, items }) {
+  draw({ name, total, columns, found, items }) {
     const truths = items.some(({ truth }) => truth);
-    const left = leftOut.length ? `; left out: ${leftOut.join(", ")}` : "";
-    byId("data-words").textContent = `${name}: ${counted(total, ITEM, ITEMS)}${left}`;
+    byId("data-words").textContent = `${name}: ${counted(total, ITEM, ITEMS)}`;
     const last = this.first + items.length;
     byId("list-words").textContent = found ? `${this.first + 1} to ${last} of ${found.toLocaleString("en")}` : `No ${ITEM} has such a name.`;
     byId("before").disabled = !this.first;
@@ -176,7 +167,7 @@ class List {
     byId("list").replaceChildren(make("table", {}, make("thead", {}, head), make("tbody", {}, ...items.map((item) => {
       const button = make("button", { type: "button", class: "pick" }, item.name);
       const line = make("tr", {}, make("th", { scope: "row" }, button), ...item.cells.map((cell) => make("td", { dir: "auto" }, cell)), ...(truths ? [make("td", {}, item.truth)] : []));
-      line.addEventListener("click", () => this.took({ listing: this.data.data, index: item.index }));
+      line.addEventListener("click", () => this.took({ index: item.index }));
       return line;
     }))));
   }
@@ -191,33 +182,10 @@ function setUpText(about, took) {
   });
 }
 
-/** Set up the upload of tables and files of series. */
-function setUpFiles(about, list, refused, choices) {
-  const take = async (file) => {
-    refused("");
-    if (file.size > about.limits.table_bytes) return refused(`${file.name} has ${Math.ceil(file.size / 1e6)} MB; a file may have ${about.limits.table_bytes / 1e6} MB.`);
-    try {
-      return await list.open(await send("api/data", file, { net: choices.net }));
-    } catch (problem) {
-      return refused(asSentence(problem.message));
-    }
-  };
-  byId("file").addEventListener("change", (event) => {
-    if (event.target.files.length) take(event.target.files[0]);
-    event.target.value = "";
-  });
-  addEventListener("dragover", (event) => event.preventDefault());
-  addEventListener("drop", (event) => {
-    event.preventDefault();
-    if (event.dataTransfer.files.length) take(event.dataTransfer.files[0]);
-  });
-}
-
 /** Set up all ways to choose a row, a series or a text. */
-function setUp(about, took, refused, choices) {
-  const list = new List(about, took, refused);
+function setUp(about, took, refused) {
+  new List(about, took, refused);
   if (ITEM === "text") setUpText(about, took);
-  else setUpFiles(about, list, refused, choices);
 }
 
 const CELLS = { row: RowCell, series: SeriesCell, text: TextCell };

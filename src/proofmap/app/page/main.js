@@ -50,7 +50,7 @@ class Page {
         this.notice(`${problem.message} This page continues when the server answers.`);
       },
     });
-    KIND.setUp(about, (source) => this.tried(() => this.take(source)), (words) => this.notice(words), this.choices);
+    KIND.setUp(about, (source) => this.tried(() => this.take(source)), (words) => this.notice(words));
     byId("fill").addEventListener("change", () => this.tried(() => this.changeFill()));
     byId("cancel").addEventListener("click", () => this.tried(() => this.stop()));
     byId("share-link").addEventListener("click", () => this.tried(() => this.shareLink()));

@@ -22,10 +22,10 @@ export function recall(job) {
   return { request: kept.request, name: kept.name, source: sourceOf(kept) };
 }
 
-function sourceOf({ sample, text, listing, index, type, data, name }) {
+function sourceOf({ sample, text, index, type, data, name }) {
   if (sample) return { sample };
   if (text !== undefined) return { text };
-  if (listing) return { listing, index };
+  if (index !== undefined) return { index };
   return data ? { blob: new File([bytesOf(data)], name, { type }) } : null;
 }
 

@@ -15,7 +15,7 @@ from proofmap.core.files import atomic_write
 from proofmap.core.inputs.pictures import OWN_SOFTWARE
 from proofmap.core.labels import LabelRule
 from proofmap.core.outputs import in_words
-from proofmap.core.text import counted, one_line, wrapped
+from proofmap.core.text import counted, one_line
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.notes import coverage_words, thresholds_words
 from proofmap.results.records import SOUNDNESS
@@ -143,11 +143,6 @@ def escaped(text: str) -> str:
     5\\$ note
     """
     return one_line(text).replace("$", r"\$")
-
-
-def escaped_lines(text: str, width: int, lines: int = 3) -> str:
-    """The text broken into lines by :func:`wrapped`, with each line :func:`escaped`."""
-    return "\n".join(map(escaped, wrapped(text, width, lines).split("\n")))
 
 
 def legend_below(figure: Any, handles: Sequence[Any], names: Sequence[str]) -> None:

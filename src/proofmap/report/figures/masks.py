@@ -91,7 +91,7 @@ def mask_pairs(
     drawn unscaled, from black (0) to white (1). Maps with other values are scaled.
     """
     chosen = _chosen(evaluation, place, None, rows)
-    inputs, hidden = evaluation.inputs, hidden_of(evaluation).colour
+    inputs, hidden = evaluation.inputs, hidden_of(evaluation)[0]
     grid: list[tuple[GridCell, ...]] = []
     for i in chosen:
         image, label, cells = evaluation.image_of(i), _label(evaluation, i, place), []
@@ -242,9 +242,7 @@ def _row(evaluation: Evaluation, i: int, place: int, share: float) -> tuple[Grid
 def _shown_map(evaluation: Evaluation, result: MethodResult, i: int, place: int, share: float) -> GridCell:
     """The cell of one map: the photo with only the map's top pixels, and the AUC of the map."""
     heat = evaluation.map_of(result, i, place)
-    picture = masked_photo(
-        evaluation.image_of(i), heat, evaluation.inputs, share, hidden_of(evaluation).colour
-    )
+    picture = masked_photo(evaluation.image_of(i), heat, evaluation.inputs, share, hidden_of(evaluation)[0])
     auc = float(result.insertion.auc[i, place])
     return GridCell.proof(picture, auc, *proof_values(evaluation, result, i, place))
 
@@ -295,4 +293,4 @@ def _marks(evaluation: Evaluation) -> str:
     """Sentences for the caption: what the star means, how hidden positions are drawn, and whether completeness and soundness come from another
     curve than the AUC."""
     star = "* One map for all labels. " if any(r.label_free for r in evaluation.results) else ""
-    return f"{star}{hidden_of(evaluation).words} {other_curve_note(evaluation)} ".replace("  ", " ")
+    return f"{star}{hidden_of(evaluation)[1]} {other_curve_note(evaluation)} ".replace("  ", " ")

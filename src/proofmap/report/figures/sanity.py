@@ -17,73 +17,53 @@ from proofmap.report.figures.drawing import (
     legend_below,
     legend_height,
 )
-from proofmap.results.randomisation import BAR, SanityChecks
-
-
-@dataclass(frozen=True)
-class SanityCurve:
-    """The similarity curve of one method for one order in which layers are randomised.
-
-    ``values`` are the similarities after the numbers ``drawn`` of layers were randomised; ``low`` and ``high`` are the ends of their 95 %
-    intervals.
-    """
-
-    method: str
-    order: str
-    drawn: tuple[int, ...]
-    values: tuple[float, ...]
-    low: tuple[float, ...]
-    high: tuple[float, ...]
+from proofmap.results.randomisation import BAR, SanityChecks, SanityLine
 
 
 @dataclass(frozen=True)
 class SanityFigure(Figure):
-    """The figure of similarity curves, with one panel for each order in which layers are randomised. ``of`` is the number of all layers."""
+    """The figure of similarity curves, with one panel for each order in which layers are randomised. ``lines`` are the similarities by one
+    measure."""
 
     name = "sanity"
-    measure: str
-    of: int
-    curves: tuple[SanityCurve, ...]
+    lines: tuple[SanityLine, ...]
     settings: str
-
-    @property
-    def orders(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(curve.order for curve in self.curves))
 
     def caption(self) -> str:
         return (
-            f"Similarity ({self.measure}) of maps with those of the net after layers were randomised; bands are 95 % intervals over "
+            f"Similarity ({self.lines[0].measure}) of maps with those of the net after layers were randomised; bands are 95 % intervals over "
             "images. A line that stays up belongs to maps that do not depend on what the net has learned; the dotted line is the bar "
             f"of the verdict, {BAR:g}. In a panel of independent layers each mark is one group of layers alone, from the output to the "
             f"input. {self.settings}"
         )
 
     def drawn(self, plt: Any) -> Any:
-        methods = list(dict.fromkeys(curve.method for curve in self.curves))
+        methods = list(dict.fromkeys(line.method for line in self.lines))
+        orders = list(dict.fromkeys(line.order for line in self.lines))
         height = 2.3 + legend_height(len(methods))
-        figure, axes = plt.subplots(1, len(self.orders), figsize=(WIDTH, height), sharey=True, squeeze=False)
+        figure, axes = plt.subplots(1, len(orders), figsize=(WIDTH, height), sharey=True, squeeze=False)
         handles: dict[str, Any] = {}
-        for axis, order in zip(axes[0], self.orders, strict=True):
+        for axis, order in zip(axes[0], orders, strict=True):
             alone = order == "independent"
-            for curve in (c for c in self.curves if c.order == order):
-                k = methods.index(curve.method)
-                start = () if alone else (1.0,)  # nothing randomised: the maps are themselves
-                x = list(range(1, len(curve.drawn) + 1)) if alone else [0, *curve.drawn]
-                values, low, high = ((*start, *v) for v in (curve.values, curve.low, curve.high))
+            for k, method in enumerate(methods):
+                own = [line for line in self.lines if (line.method, line.order) == (method, order)]
+                numbers = [(line.value, line.low, line.high) for line in own]
+                start = [] if alone else [(1.0, 1.0, 1.0)]  # nothing randomised: the maps are themselves
+                x = list(range(1, len(own) + 1)) if alone else [0, *(line.drawn for line in own)]
+                values, low, high = zip(*start, *numbers, strict=True)
                 colour, marker = COLOURS[k % len(COLOURS)], MARKERS[k % len(MARKERS)]
-                (handles[curve.method],) = axis.plot(x, values, color=colour, marker=marker, markersize=3.5)
+                (handles[method],) = axis.plot(x, values, color=colour, marker=marker, markersize=3.5)
                 axis.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
             axis.axhline(BAR, color=SOFT, linewidth=0.6, linestyle=":")
             axis.axhline(0.0, color=SOFT, linewidth=0.4)
             axis.set_title(escaped(order))
-            axis.set_xlabel("group, from the output" if alone else f"layers randomised, of {self.of}")
-        axes[0][0].set(ylabel=f"similarity ({self.measure})", ylim=(-1.05 if self._falls() else -0.3, 1.05))
+            axis.set_xlabel(
+                "group, from the output" if alone else f"layers randomised, of {self.lines[0].of}"
+            )
+        falls = any(v < -0.3 for line in self.lines for v in (line.value, line.low, line.high))
+        axes[0][0].set(ylabel=f"similarity ({self.lines[0].measure})", ylim=(-1.05 if falls else -0.3, 1.05))
         legend_below(figure, list(handles.values()), [escaped(name) for name in handles])
         return figure
-
-    def _falls(self) -> bool:
-        """Whether some value is below -.3, so that the vertical axis must reach down to -1."""
-        return any(v < -0.3 for curve in self.curves for v in (*curve.values, *curve.low))
 
 
 def sanity_figure(checks: SanityChecks, *, measure: str = "rank") -> SanityFigure:
@@ -92,17 +72,4 @@ def sanity_figure(checks: SanityChecks, *, measure: str = "rank") -> SanityFigur
     if not own:
         known = ", ".join(checks.measures)
         raise InputError(f"there is no {measure!r} of layers randomised to draw; there are {known}")
-    curves = []
-    for method, order in dict.fromkeys((line.method, line.order) for line in own):
-        some = [line for line in own if (line.method, line.order) == (method, order)]
-        curves.append(
-            SanityCurve(
-                method,
-                order,
-                tuple(line.drawn for line in some),
-                tuple(line.value for line in some),
-                tuple(line.low for line in some),
-                tuple(line.high for line in some),
-            )
-        )
-    return SanityFigure(measure, own[0].of, tuple(curves), one_line(f"Settings: {checks.notes[0]}."))
+    return SanityFigure(tuple(own), one_line(f"Settings: {checks.notes[0]}."))
