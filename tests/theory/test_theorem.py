@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from proofmap.core.errors import InputError, MissingExtra
 from proofmap.metrics.scores import completeness, soundness
 from proofmap.reproduce.findings import Job
-from proofmap.reproduce.linear_case import run_desk
+from proofmap.reproduce.linear_case import run
 from proofmap.reproduce.recipe import Recipe
 from proofmap.theory.linear import (
     MADE,
@@ -300,7 +300,7 @@ def test_each_pair_scores_what_the_paper_prints() -> None:
 
 
 def test_the_recipe_finds_the_papers_worst_cases(tmp_path: Path) -> None:
-    found = run_desk(Job(RECIPE, SETTINGS, tmp_path))
+    found = run(Job(RECIPE, SETTINGS, tmp_path))
     assert found.holds and len(found.tables[0].records) == 6
     for record in found.tables[0].records:
         assert record["value"] == pytest.approx(record["paper"], abs=OF_TWO_DECIMALS)
