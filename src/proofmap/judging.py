@@ -226,22 +226,25 @@ class Judge:
         kept = count if self.keep_maps is None else max(0, min(self.keep_maps - before, count))
         size = max(1, _BLOCK // (self.classifier.inputs.count * subjects.labels.shape[1]))
 
-        def block(first: int) -> Subjects:
-            some = subjects[first : first + size]
-            numbers = range(start + first, start + first + len(some))
+        def block(places: range) -> Subjects:
+            some = subjects[places.start : places.stop]
+            numbers = range(start + places.start, start + places.stop)
             return replace(some, maps={m: maps.read(numbers, some.labels) for m, maps in given.items()})
 
-        rows = judge_blocks(
-            opened.session,
-            opened.methods,
-            opened.metrics,
-            map(block, range(0, count, size)),
-            keep_maps=kept,
-            progress=self.progress,
-            watch=self.watch,
-            number=before,
-        )
-        self._rows += list(rows)  # of all methods, or of none if one fails
+        rows: list[Row] = []
+        for net, places in self.classifier.for_each(count):
+            own = net is self.classifier
+            rows += judge_blocks(
+                opened.session if own else opened.session.for_net(net),
+                opened.methods,
+                opened.metrics,
+                (block(places[k : k + size]) for k in range(0, len(places), size)),
+                keep_maps=max(0, kept - places.start),
+                progress=self.progress,
+                watch=self.watch,
+                number=before + places.start,
+            )
+        self._rows += rows  # of all methods, or of none if one fails
         self._seen.append(replace(subjects, images=subjects.images[:kept]))
         self._count += count
 

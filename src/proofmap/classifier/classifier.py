@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Literal
@@ -11,6 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from proofmap.classifier.beside import of_image, read_given, with_given
 from proofmap.classifier.frozen import Frozen
 from proofmap.classifier.kernels import outside_inference_mode, steady_kernels
 from proofmap.classifier.outputs import (
@@ -20,7 +21,7 @@ from proofmap.classifier.outputs import (
     checked_outputs,
     chosen_labels,
 )
-from proofmap.classifier.probability_models import ProbabilityModel, described, ranges_in
+from proofmap.classifier.probability_models import ProbabilityModel, described, in_ranges, ranges_in
 from proofmap.classifier.stated import stated_by
 from proofmap.classifier.steadiness import FirstLook
 from proofmap.classifier.together import lane
@@ -72,6 +73,8 @@ class Classifier:
         at_least: one limit of such a model, ``ranges=[at_least]``.
         error: the standard deviation s. Or ``truth``, the true numbers of ``data``: s is then the root mean square of the errors on these rows,
             so give rows that the model was not fitted on.
+        given: of a net of several inputs, those that are not explained, in a batch, as the net takes them: a tensor, an array or a list, or a tuple
+            of these. A batch of one is for all images; otherwise it has the values of each image that is explained, in their order.
         label_set: the labels that count: ``"all"``, or a list of names or indices.
         renormalise: whether the softmax runs over the label set alone, as in the paper (default), or over all outputs.
             Independent labels have no softmax.
@@ -108,6 +111,7 @@ class Classifier:
         at_least: float | None = None,
         error: float | None = None,
         truth: Any = None,
+        given: Any = None,
         label_set: Literal["all"] | Sequence[int | str] = "all",
         renormalise: bool | None = None,
         resize: int | None = None,
@@ -129,6 +133,15 @@ class Classifier:
             and any(each is not None for each in (size, data, inputs))
         ):
             stated, own["names"] = {}, None  # the net is declared
+        values, self.own_given = ((), 1) if given is None else read_given(given)
+        """How many images have values of their own in ``given``; 1 if all images share them."""
+        self._beside = (net, values)
+        if values:
+            net = with_given(net, values)
+        if self.own_given > 1 and (truth is not None or isinstance(ranges, int)):
+            raise InputError(
+                "with given values for each image, state limits and error: ranges=[...], error=..."
+            )
         inputs, device = inputs or own["inputs"], device or own["device"]
         outputs, name = outputs or own["outputs"], name or own["name"] or ""
         pictures = {
@@ -275,6 +288,21 @@ class Classifier:
         same = ("inputs", "outputs", "names", "label_set", "renormalise", "device", "name")
         return Classifier(net, **{**{key: getattr(self, key) for key in same}, **changes})
 
+    def for_each(self, count: int) -> Iterator[tuple[Classifier, range]]:
+        """The classifier for ``count`` images, with their indices; or one for each image, if each has its own ``given``."""
+        if self.own_given == 1:
+            yield self, range(count)
+            return
+        if count != self.own_given:
+            raise InputError(
+                f"given has values for {counted(self.own_given, self.inputs.singular)}, and there are {count}; give as many, in the same order"
+            )
+        net, values = self._beside
+        for i in range(count):
+            other = self.with_net(in_ranges(with_given(net, of_image(values, i)), self._ranges))
+            other.fix_batches(*(batch.size for batch in self.batches))
+            yield other, range(i, i + 1)
+
     def refresh(self) -> None:
         """Update the view of the net if the net has changed, for example by training. Every method that takes images calls this one."""
         if (original := self._version.net) is None or not self._version.is_old():
@@ -365,6 +393,8 @@ class Classifier:
     def logits(self, images: Tensor) -> Tensor:
         """Logits ``(N, A)``, in batches that fit the device, checked to be finite."""
         images = self.check_images(images)
+        if self.own_given > 1:
+            return torch.cat([net.logits(images[i.start : i.stop]) for net, i in self.for_each(len(images))])
         with steady_kernels(tf32=False):
             rows = in_batches(lambda a, b: self(images[a:b]), len(images), self.batches[0])
         out = torch.cat(rows) if rows else torch.zeros(0, len(self.names), device=self.device)

@@ -194,9 +194,7 @@ def described(
         ranges = chosen_ranges(predict, sample, _name_of(net), **number)
         outputs, names = "logits", ranges.names if names is None else names
         if not takes_decoded:
-            net = (
-                nn.Sequential(net, ranges) if isinstance(net, nn.Module) else partial(_in_ranges, net, ranges)
-            )
+            net = in_ranges(net, ranges)
     if isinstance(net, ProbabilityModel):  # of another classifier
         net = ProbabilityModel(net.model, inputs, net.declared if outputs is None else outputs, net.ranges)
     elif takes_decoded:
@@ -214,6 +212,13 @@ def described(
             "ends in a sigmoid, and outputs='sigmoid' if it does not"
         )
     return net, inputs, outputs or "logits", names
+
+
+def in_ranges(net: Any, ranges: Ranges | None) -> Any:
+    """A net of numbers, a module or a function of tensors, as a net of their ranges; the net itself without ranges."""
+    if ranges is None:
+        return net
+    return nn.Sequential(net, ranges) if isinstance(net, nn.Module) else partial(_in_ranges, net, ranges)
 
 
 def _in_ranges(predict: Callable[[Tensor], Any], ranges: Ranges, x: Tensor) -> Tensor:

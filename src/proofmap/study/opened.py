@@ -143,6 +143,10 @@ def open_net(
         lacks = spec.reads_file and "data" not in spec.options
         rows = dataset.frame if lacks and isinstance(dataset, TableData) else None
         net = load_classifier(study.model, weights=study.weights, device=device, data=rows)
+    if net.own_given > 1:
+        raise InputError(
+            "a run takes a net whose given inputs are the same for all images; evaluate takes others"
+        )
     if study.fit is not None:
         net = net.fitting(study.fit)
     return net.restricted(list(study.label_set), renormalise=study.renormalise) if study.label_set else net
