@@ -39,7 +39,8 @@ _CLOSE = 1e-3
 
 
 class TokenNet(nn.Module):
-    """A net that takes texts ``(N, C, S)`` and adds special tokens before and after each text. Subclasses compute logits with the transformer.
+    """A net that takes texts ``(N, C, S)`` and adds special tokens before and after each text. It is a model of transformers for sequence
+    classification; subclasses compute logits in other ways.
 
     ``before`` and ``after`` are the embeddings ``(k, d)`` of the special tokens. If ``window`` is a number, a text with more tokens is read
     in windows of this number of tokens, each with its own special tokens. The text's logits are the mean over windows, weighted by the
@@ -139,9 +140,11 @@ class TokenNet(nn.Module):
         state, tokens = Tokens.embedded(x)
         return _those_there_first(self._framed(self.after, tokens, state)[1])[:, :count]
 
-    @abstractmethod
     def logits(self, tokens: Tensor, attention: Tensor | Gates) -> Tensor:
-        """Logits ``(N, A)`` of embeddings ``(N, T, d)`` with an attention mask ``(N, T)`` or gates."""
+        """Logits ``(N, A)`` of embeddings ``(N, T, d)`` with an attention mask ``(N, T)`` or gates; here those of a model for sequence
+        classification."""
+        found: Tensor = TokenNet.run_model(self.model, tokens, attention).logits
+        return found
 
     @staticmethod
     def run_model(model: Any, tokens: Tensor, attention: Tensor | Gates) -> Any:
@@ -330,7 +333,7 @@ class TokenReader:
             raise ModelError(
                 f"{self.title} has one output: it predicts a number, and Proofmap explains labels"
             )
-        net = _SequenceNet(model, self.before, self.after)
+        net = TokenNet(model, self.before, self.after)
         self.check(net, lambda **given: model(**given).logits)
         several = getattr(config, "problem_type", None) == "multi_label_classification"
         names = tuple(str(config.id2label[k]) for k in range(config.num_labels))
@@ -354,14 +357,6 @@ class TokenReader:
                     f"{self.title} gives other outputs for embeddings than for tokens, or for a text next to a longer one (by {moved:.2g}), so it "
                     "cannot be explained at its embedding; explain it as a function of strings: pm.Classifier(function, inputs=Text())"
                 )
-
-
-class _SequenceNet(TokenNet):
-    """A model of transformers for sequence classification."""
-
-    def logits(self, tokens: Tensor, attention: Tensor | Gates) -> Tensor:
-        found: Tensor = TokenNet.run_model(self.model, tokens, attention).logits
-        return found
 
 
 def _window(model: Any, tokenizer: Any) -> int:
