@@ -55,13 +55,6 @@ def patch_task(strength: float = 1.0) -> tuple[Classifier, Tensor]:
     return f, image
 
 
-def in_and_out(maps: Tensor) -> tuple[float, float]:
-    """The mean of a map ``(1, 1, *SIZE)`` inside the patch and outside."""
-    inside = torch.zeros(SIZE, dtype=torch.bool)
-    inside[PATCH] = True
-    return float(maps[0, 0][inside].mean()), float(maps[0, 0][~inside].mean())
-
-
 def seated(method: Bound, images: Tensor, labels: Tensor) -> tuple[Any, Slots]:
     """The problem of a mask method, and the pairs ``(images[p], labels[p])`` in its slots."""
     problem = method.problem(method.classifier.frozen())

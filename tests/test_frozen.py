@@ -750,9 +750,9 @@ def test_phases_are_used_where_they_pay(
     assert Phases.is_faster(conv) == (FrozenConv2d(conv).phases is not None) == without
 
 
-def test_the_stem_of_a_net_we_ship_goes_by_phases() -> None:
-    net = load_classifier("efficientnet-lite0", pretrained=False).frozen().net
-    stem = next(module for module in net.modules() if isinstance(module, FrozenConv2d))
+def test_the_stem_of_a_net_we_ship_goes_by_phases(frozen_efficientnet: nn.Module) -> None:
+    modules = frozen_efficientnet.modules()
+    stem = next(module for module in modules if isinstance(module, FrozenConv2d))
     kernel = stem.phases.get_buffer("kernel")
     assert kernel.shape == (12, 32, 2, 2)  # of the true 3 x 3, not of the one that zeros make even
     assert kernel.is_contiguous(memory_format=torch.channels_last)

@@ -21,7 +21,6 @@ from proofmap import InputError
 from proofmap.classifier import Classifier
 from proofmap.core.errors import ProofmapError
 from proofmap.methods import make_method
-from proofmap.methods.maskers.nets import PhangNet, RealTimeNet
 from proofmap.methods.maskers.trained import PACKAGED, Encoder, Scale, read_header
 from proofmap.models import load_classifier
 from tests.sessions import bound
@@ -91,38 +90,6 @@ def test_features_are_what_the_layers_give() -> None:
 
 
 # ---- nets -------------------------------------------------------------------------------------------------------
-
-
-def test_the_real_time_net_gates_the_top_features_by_the_label() -> None:
-    torch.manual_seed(0)
-    net = RealTimeNet([5, 4, 3], labels=7, width=2).eval()
-    features = [torch.rand(2, 5, 3, 3), torch.rand(2, 4, 6, 6), torch.rand(2, 3, 11, 11)]
-    labels = torch.tensor([[0, 6, 3], [2, 2, 5]])
-    masks = net(features, labels, 0.5)
-    assert masks.shape == (2, 3, 11, 11)
-    assert bool(((masks >= 0) & (masks <= 1)).all())
-    for i, j in ((0, 1), (1, 2)):
-        code = net.selector.weight[labels[i, j]]
-        gated = net.norms[0](features[0])[i].clone()
-        for y in range(3):
-            for x in range(3):
-                gated[:, y, x] *= torch.sigmoid((gated[:, y, x] * code).sum() - 0.5)
-        flow = gated[None]
-        for step, beside in zip(net.up, features[1:], strict=True):
-            flow = step(flow, beside[i : i + 1])  # fresh statistics: mean 0, deviation 1
-        a, b = net.saliency(flow)[0].abs()
-        torch.testing.assert_close(masks[i, j], a / (a + b))
-
-
-def test_the_phang_net_mixes_two_scales() -> None:
-    torch.manual_seed(0)
-    net = PhangNet([5, 4], (8, 8), width=3).eval()
-    features = [torch.rand(2, 5, 2, 2), torch.rand(2, 4, 4, 4)]
-    wide = [
-        F.interpolate(reduce(x), size=(8, 8), mode="bilinear", align_corners=False)
-        for reduce, x in zip(net.reduce, features, strict=True)
-    ]
-    torch.testing.assert_close(net(features), net.mask(torch.cat(wide, dim=1)).sigmoid())
 
 
 # ---- losses -----------------------------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ def test_the_public_weights_fill_the_net_strictly(data: Path, depth: int) -> Non
     assert state.keys() == wanted
 
 
-@pytest.mark.parametrize("depth, accuracy", [(20, 0.917), (56, 0.934)])
+@pytest.mark.parametrize("depth, accuracy", [(20, 0.917), pytest.param(56, 0.934, marks=pytest.mark.slow)])
 def test_the_published_accuracy_is_reached_on_test_images(data: Path, depth: int, accuracy: float) -> None:
     f = load_classifier(
         f"cifar10-resnet{depth}@{data / 'weights'}/cifar10_resnet{depth}.safetensors", batch_size=50
@@ -79,7 +79,7 @@ def test_the_published_accuracy_is_reached_on_test_images(data: Path, depth: int
 def test_the_weights_of_resnet_164_in_the_package_are_right_on_real_pictures(data: Path) -> None:
     images, labels = load_cifar(data / "cifar-10-batches-py" / "test_batch")
     f = load_classifier("cifar10-resnet164", batch_size=50)
-    assert float((f.logits(images[:100]).argmax(dim=1) == labels[:100]).float().mean()) > 0.9
+    assert float((f.logits(images[:50]).argmax(dim=1) == labels[:50]).float().mean()) > 0.9
 
 
 # ---- the small vision transformer ----
@@ -108,7 +108,7 @@ def test_the_frozen_view_is_the_same_function() -> None:
 def test_the_weights_in_the_package_are_right_on_real_pictures(data: Path) -> None:
     images, labels = load_cifar(data / "cifar-10-batches-py" / "test_batch")
     f = load_classifier("cifar10-vit", batch_size=100)
-    assert float((f.logits(images[:300]).argmax(dim=1) == labels[:300]).float().mean()) > 0.72
+    assert float((f.logits(images[:200]).argmax(dim=1) == labels[:200]).float().mean()) > 0.72
 
 
 # ---- EfficientNet-Lite ---------------------------------------------------------------------------------------
