@@ -25,13 +25,10 @@ from proofmap.testing import (
 )
 from proofmap.testing.executors import MakeExecutor, drawn_ahead
 from proofmap.testing.plugins import Contract
-from tests.contract.broken_datasets import DATASETS
-from tests.contract.broken_executors import EXECUTORS
-from tests.contract.broken_fills import FILLS, RECORDS
-from tests.contract.broken_games import GAMES
-from tests.contract.broken_inputs import INPUTS
+from tests.contract.broken_datasets import DATASETS, EXECUTORS
+from tests.contract.broken_fills import FILLS, INPUTS, RECORDS
 from tests.contract.broken_methods import METHODS, method
-from tests.contract.broken_metrics import METRICS
+from tests.contract.broken_metrics import GAMES, METRICS
 from tests.docs.pages import DOCS
 
 CONTRACTS: list[tuple[Contract[Any], Sequence[tuple[str, Any, str]]]] = [
