@@ -84,6 +84,21 @@ def test_gradients_are_captums_for_every_label(
             torch.testing.assert_close(maps[:, j], reduced, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "gradient-x-input",
+        "integrated-gradients:steps=1",
+        "deep-lift",
+        "occlusion:window=1,stride=1,quantity=logit",
+    ],
+)
+def test_on_a_linear_net_each_pixel_has_what_it_adds(spec: str) -> None:
+    f, images = linear_classifier(4, 4), pixels(3, 4)
+    terms = f.net.weight.detach().view(4, 3, 4, 4) * normalised(images)[:, None]
+    torch.testing.assert_close(make_method(spec)(f, images, LABELS), terms.sum(dim=2), rtol=1e-4, atol=1e-5)
+
+
 def test_a_net_that_gives_probabilities_is_followed_through_their_logarithm() -> None:
     """d log p_a = d z_a - sum_b p_b d z_b."""
     net, images, labels = conv_net(), pixels(1, 8), torch.tensor([[1]])

@@ -197,6 +197,7 @@ def test_all_labels_share_the_forward_passes(spec: str, passes: int) -> None:
 @pytest.mark.parametrize(
     "spec",
     [
+        "belief-mask:passes=7,fills=gray+noise,grid=4",
         "diffmask:steps=2,grid=4,fill=noise",
         "extremal-perturbation:steps=2,areas=0.2,step=60,sigma=60",
         "fong-vedaldi:steps=2,grid=8",

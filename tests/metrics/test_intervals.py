@@ -192,6 +192,16 @@ def test_no_image_means_no_p() -> None:
     assert np.isnan(_sign_flip_p(np.full((20, 1), np.nan))).all()
 
 
+@pytest.mark.parametrize("seed", [0, 7, 2**40 + 3])
+def test_random_signs_are_those_that_torch_draws(seed: int) -> None:
+    """p-values of runs that were compared by torch stay the same to the last digit."""
+    d = normal(17, 3).double() + torch.tensor([0.0, 0.1, 0.3])
+    generator = torch.Generator().manual_seed(seed)
+    signs = 2.0 * torch.randint(2, (500, 17), generator=generator).double() - 1
+    reached = ((signs @ d).abs() >= d.sum(dim=0).abs() * (1 - 1e-9)).sum(dim=0)
+    assert _sign_flip_p(d, resamples=500, seed=seed).tolist() == ((reached.double() + 1) / 501).tolist()
+
+
 # ---- in simulated studies ------------------------------------------------------------------------------------
 
 
