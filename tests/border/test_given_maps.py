@@ -98,6 +98,13 @@ def same(found: pm.Evaluation, expected: pm.Evaluation) -> bool:
     return all(torch.equal(a.nan_to_num(-1), b.nan_to_num(-1)) for a, b in [*tables, (one.maps, other.maps)])
 
 
+def test_there_may_be_more_outputs_than_positions_in_a_row() -> None:
+    net, x = conv_classifier(8, labels=12), pixels(3, 8)
+    each = normal(3, 12, 8, 8)
+    found = pm.evaluate(net, x, maps=each, labels=[11, 9])
+    assert torch.equal(found.results[0].maps, each[:, [11, 9]])
+
+
 def test_listed_labels_have_their_maps_in_the_given_order() -> None:
     found = pm.evaluate(NET, X, maps=EACH[:, [2, 0]], labels=["cup", "tabby"])
     assert same(found, pm.evaluate(NET, X, maps=EACH, labels=["cup", "tabby"]))

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal
 from zipfile import BadZipFile
 
@@ -21,9 +22,11 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.files import suggest_path
 from proofmap.core.inputs import Inputs
+from proofmap.core.inputs.frames import library_of
 from proofmap.core.labels import LabelRule
 from proofmap.core.ranking import as_maps
 from proofmap.core.text import counted
+from proofmap.methods.by_columns import by_columns
 from proofmap.methods.from_function import given_maps
 from proofmap.methods.method import Cost, Method
 from proofmap.plugins.failures import reason_of
@@ -31,6 +34,9 @@ from proofmap.plugins.settings import required, setting
 from proofmap.session import Session
 
 _SUFFIXES = (".npy", ".npz", ".safetensors")
+_NAMES = {"feature_names": ("columns", "feature_names"), "output_names": ("classes", "output_names")}
+"""The arrays of a file that name the columns and the classes of the others."""
+_BESIDE = {"base_values", "expected_value", *(key for keys in _NAMES.values() for key in keys)}
 _SCANNED = 64  # images whose maps are looked at together
 
 
@@ -52,13 +58,19 @@ class GivenMaps(Method):
             "runs the method again, or a control. Leave that out, or give a function that makes the maps"
         )
 
-    def load(self) -> Tensor | np.ndarray:
-        """The array in the file. That of a ``.npy`` file stays on disk until its parts are read."""
+    def load(self) -> Any:
+        """The array in the file, with the names of its columns and classes if they are there. That of a ``.npy`` file stays on disk until its
+        parts are read."""
         with _readable(self.file):
             if self.file.endswith(".safetensors"):
                 return load_file(self.file)[self.key]
             loaded = np.load(self.file, mmap_mode="r", allow_pickle=False)
-            return loaded[self.key] if self.key else loaded  # type: ignore[no-any-return]
+            if not self.key:
+                return loaded
+            names = {
+                what: loaded[key] for what, keys in _NAMES.items() for key in keys if key in loaded.files
+            }
+            return SimpleNamespace(values=loaded[self.key], **names) if names else loaded[self.key]
         raise AssertionError
 
     def settings(self) -> dict[str, object]:
@@ -103,7 +115,7 @@ def maps_in(place: str) -> list[GivenMaps]:
                     keys = list(opened.keys())
             else:
                 loaded = np.load(each, mmap_mode="r", allow_pickle=False)
-                keys = list(loaded.files) if each.suffix == ".npz" else [""]
+                keys = [key for key in loaded.files if key not in _BESIDE] if each.suffix == ".npz" else [""]
         found += [(key or each.stem, str(each), key) for key in keys]
     if name and len(found) > 1:
         return [GivenMaps(array=f"{name}-{key}", file=file, key=key) for _, file, key in found]
@@ -145,10 +157,9 @@ class Given:
         rows = np.asarray(images)
         if self.by_output:
             wanted = labels.clamp_min(0).cpu().numpy()
-            part: Any = self.array[_as_index(rows[:, None], self.array), ..., _as_index(wanted, self.array)]
-            if self.place == "first":
-                part = self.array[_as_index(rows[:, None], self.array), _as_index(wanted, self.array)]
-            maps = as_maps(part, self.who)
+            image, output = _as_index(rows[:, None], self.array), _as_index(wanted, self.array)
+            first = self.place == "first"
+            maps = as_maps(self.array[image, output] if first else self.array[image, ..., output], self.who)
         else:
             maps = as_maps(self.array[_as_index(rows, self.array)], self.who)
             maps = {"none": maps[:, None], "first": maps, "last": maps.movedim(-1, 1)}[self.place]
@@ -170,7 +181,11 @@ def _as_index(numbers: Any, array: Tensor | np.ndarray) -> Any:
 
 def is_maps(thing: object) -> bool:
     """Whether an object is an array of maps: a tensor, an array, a list of them, or an Explanation of SHAP."""
-    return isinstance(thing, (Tensor, np.ndarray, list, tuple)) or hasattr(thing, "base_values")
+    return (
+        isinstance(thing, (Tensor, np.ndarray, list, tuple))
+        or hasattr(thing, "base_values")
+        or library_of(thing) is not None
+    )
 
 
 def as_given(maps: Any, name: str, net: Classifier, count: int, rule: LabelRule) -> Given:
@@ -184,12 +199,12 @@ def as_given(maps: Any, name: str, net: Classifier, count: int, rule: LabelRule)
     - attributions of the shape of the input, ``(N, C, H, W)`` or ``(N, H, W, C)``, also with the labels first or last, as SHAP has
       them: channels are summed;
     - ``(N, columns, L)``: SHAP's order for tables;
-    - any of the first two on a coarser grid: they are enlarged linearly, like class activation maps.
+    - any of the first two on a coarser grid: they are enlarged linearly, like class activation maps;
+    - of a table, also a data frame, and the local scores of an EBM: columns and classes that have names are ordered by them, and what was made
+      of one column, such as its one-hot columns, is summed: see :mod:`proofmap.methods.by_columns`.
     """
     who, inputs, outputs = f"maps[{name!r}]", net.inputs, len(net.names)
-    of_shap = hasattr(maps, "base_values")
-    if not isinstance(maps, (Tensor, np.ndarray, list, tuple)):
-        maps = getattr(maps, "values", maps)
+    maps, named, of_shap = by_columns(maps, net, count, who)
     if not isinstance(maps, (Tensor, np.ndarray)):
         maps = as_maps(maps, f"{who} must be given")
     if count == 1 and maps.ndim and len(maps) != 1:
@@ -225,7 +240,7 @@ def as_given(maps: Any, name: str, net: Classifier, count: int, rule: LabelRule)
     elif place != "last" and grid != inputs.positions:
         words.append(f"maps enlarged from {' x '.join(map(str, grid))}")
     equal = _scan(maps, who, inputs)
-    read = [f"{tuple(maps.shape)} read as {', '.join(words)}"] if words else []
+    read = [*named, *([f"{tuple(maps.shape)} read as {', '.join(words)}"] if words else [])]
     if equal:
         read.append(f"of {equal} of {counted(count, inputs.singular)} have one value everywhere")
     return Given(maps, who, inputs, form, place, by_output, "; ".join(read))
