@@ -127,7 +127,7 @@ def test_evaluate_prints_json_that_parses_and_nothing_else_on_stdout(
     record = json.loads(printed.out)
     assert [m["name"] for m in record["methods"]] == ["gradient", "random"]
     scores = record["methods"][0]["scores"]
-    assert {s["score"] for s in scores} >= {
+    assert {s["metric"] for s in scores} >= {
         "completeness",
         "soundness",
         "best-effort",

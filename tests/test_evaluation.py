@@ -259,7 +259,7 @@ def test_what_is_saved_can_be_read_back(found: Evaluation, tmp_path: Path) -> No
         scores = list(csv.DictReader(file))
     assert len(scores) == 4 * 5
     for row in scores:
-        score = found[row["method"]].score(row["score"])
+        score = found[row["method"]].score(row["metric"])
         assert (float(row["value"]), float(row["low"]), float(row["high"])) == (
             score.value,
             score.low,

@@ -157,7 +157,7 @@ def test_a_score_prints_and_records_its_direction_and_settings() -> None:
     assert str(score) == "deletion 0.250 [0.200, 0.300], n = 7, lower is better (fill = gray, points = 28)"
     record = score.record()
     assert record["better"] == "lower" and record["settings"] == {"fill": "gray", "points": 28}
-    assert (record["score"], record["value"], record["low"], record["high"], record["n"]) == (
+    assert (record["metric"], record["value"], record["low"], record["high"], record["n"]) == (
         "deletion",
         0.25,
         0.2,

@@ -56,9 +56,9 @@ def test_csv_json_and_record_agree(evaluation: pm.Evaluation) -> None:
     rows = list(csv.DictReader(NUMBER_FILES["scores.csv"](evaluation).splitlines()))
     record = json.loads(NUMBER_FILES["evaluation.json"](evaluation))
     for row in rows:
-        score = evaluation[row["method"]].score(row["score"])
+        score = evaluation[row["method"]].score(row["metric"])
         stored = next(m for m in record["methods"] if m["name"] == row["method"])
-        in_json = next(s for s in stored["scores"] if s["score"] == row["score"])
+        in_json = next(s for s in stored["scores"] if s["metric"] == row["metric"])
         assert float(row["value"]) == score.value == in_json["value"]
         assert score.low <= score.value <= score.high
     pairs = list(csv.DictReader(NUMBER_FILES["pairs.csv"](evaluation).splitlines()))

@@ -239,7 +239,7 @@ def test_exported_tables_hold_every_value_exactly(
     expected = [(r.name, s) for r in run.evaluation().results for s in r.scores]
     assert len(scores) == len(expected) == 15
     for row, (method, score) in zip(scores, expected, strict=True):
-        assert (row["method"], row["score"], row["n"]) == (method, score.name, score.n)
+        assert (row["method"], row["metric"], row["n"]) == (method, score.name, score.n)
         for key in ("value", "low", "high"):
             expected_value = getattr(score, key)
             assert row[key] == (None if math.isnan(expected_value) else expected_value)
@@ -262,7 +262,7 @@ def test_numbers_as_dataframes(run: Run, folder: Path) -> None:
     pytest.importorskip("pandas")
     stored, found = facts(folder / "run"), run.evaluation()
     scores = run.to_dataframe()
-    assert [tuple(row) for row in scores[["method", "score", "n"]].to_numpy()] == [
+    assert [tuple(row) for row in scores[["method", "metric", "n"]].to_numpy()] == [
         (r.name, s.name, s.n) for r in found.results for s in r.scores
     ]
     per_image = run.to_dataframe("per_image").dropna()

@@ -95,7 +95,7 @@ class Score:
         """The score as plain data."""
         direction = "higher" if self.higher_is_better else "lower"
         settings = dict(self.settings)
-        return {"score": self.name, **self.numbers(), "better": direction, "settings": settings}
+        return {"metric": self.name, **self.numbers(), "better": direction, "settings": settings}
 
     def numbers(self, *, n: bool = True) -> dict[str, float]:
         """The numbers of a score, for a record. ``n`` is False for a record that has the number of images elsewhere."""
