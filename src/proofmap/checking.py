@@ -31,7 +31,7 @@ from proofmap.study.opened import prepare_study
 from proofmap.study.study import Study
 
 _SIMILARITIES: tuple[Similarity, ...] = get_args(Similarity)
-ORDERS: tuple[Order, ...] = tuple(order for order in get_args(Order) if order != "labels")
+_ORDERS: tuple[Order, ...] = tuple(order for order in get_args(Order) if order != "labels")
 
 
 @dataclass(frozen=True)
@@ -84,10 +84,10 @@ def sanity_checks(
     if not methods:
         raise InputError("there are no methods to check; see: proofmap list methods")
     for order in orders:
-        if order not in ORDERS:
-            raise InputError(f"an order is one of {', '.join(ORDERS)}, not {order!r}")
+        if order not in _ORDERS:
+            raise InputError(f"an order is one of {', '.join(_ORDERS)}, not {order!r}")
     if not orders and relabelled is None:
-        raise InputError(f"there is nothing to check; name an order: {', '.join(ORDERS)}")
+        raise InputError(f"there is nothing to check; name an order: {', '.join(_ORDERS)}")
     if groups < 1 or samples < 1 or not 0 < noise < math.inf:
         raise InputError("groups and samples must be at least 1, and noise a number above 0")
     images = classifier.check_images(images_as_tensor(images, classifier.inputs))

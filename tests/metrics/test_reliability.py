@@ -16,7 +16,6 @@ from hypothesis.extra import numpy as npst
 from torch import Tensor
 
 from proofmap.metrics.metric import RunMetric, RunValues
-from proofmap.metrics.randomisation import mean_ranks, pearson, spearman
 from proofmap.metrics.reliability import (
     InterMethod,
     InternalConsistency,
@@ -25,6 +24,9 @@ from proofmap.metrics.reliability import (
     concordance,
     krippendorff_alpha,
     mean_correlation,
+    mean_ranks,
+    pearson,
+    spearman,
 )
 from tests.toys import normal
 

@@ -340,7 +340,7 @@ def test_the_net_says_its_first_choice_only_where_that_is_known() -> None:
     several = judged(2, labels="top2", methods=["gradient"], label_names=names)
     within = replace(several, settings={**several.settings, "label_set": [0, 2]})
     assert opening.belief_sentence(within, 0).endswith(" % among the labels of its label set")
-    assert opening.headline(several)["headline"] == "What the net says of 2 images, and why"
+    assert opening.headline(several, ())["headline"] == "What the net says of 2 images, and why"
 
 
 def test_every_mark_of_the_scatter_has_its_number_in_one_text() -> None:

@@ -184,6 +184,11 @@ class MapJob:
     def is_over(self) -> bool:
         return self.state not in ("waiting", "running")
 
+    def check(self) -> None:
+        """Raise :class:`Cancelled` if the job was cancelled."""
+        if self.stop:
+            raise Cancelled
+
     def add(self, kind: str, *key: object, **fields: Any) -> None:
         """Add an event in place of an earlier one of the same kind and key. Kinds are ``progress``, ``map`` (a mask that is being learned),
         ``scored`` (a finished map) and ``state``."""

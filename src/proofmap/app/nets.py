@@ -120,6 +120,13 @@ class Nets:
         self._fills: Kept[tuple[str, str, Fill], tuple[Fill, Session]] = Kept(lambda kept: len(kept) > _FILLS)
         self._beliefs: Kept[tuple[str, str], Tensor] = Kept(lambda kept: len(kept) > _SEEN)
 
+    @classmethod
+    def named(
+        cls, models: Sequence[str], weights: Path | None, device: str, data: Dataset | None = None
+    ) -> Nets:
+        """The nets named on the command line, then the installed ones. ``data`` describes the columns for models of tables."""
+        return cls(offers(models, weights, device, data), data)
+
     @property
     def first(self) -> str:
         return next(iter(self.offered))

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from proofmap.app.choices import Choices
 from proofmap.app.items import Item, Items
-from proofmap.app.jobs import Busy, Cancelled, JobQueue, MapJob, NetWorker
+from proofmap.app.jobs import Busy, JobQueue, MapJob, NetWorker
 from proofmap.app.nets import Facts, Nets
 from proofmap.app.security import Access
 from proofmap.core.files import distinct_names
@@ -57,8 +57,7 @@ class _Watcher(Progress):
 
     def step(self) -> None:
         self.worker.between()
-        if self.job.stop:
-            raise Cancelled
+        self.job.check()
 
     def task(self, what: str, passes: int) -> ProgressTask:
         began, done = time.monotonic(), 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +18,6 @@ from proofmap.core.labels import LabelRule
 from proofmap.core.text import counted
 from proofmap.data.loader import load_blocks
 from proofmap.data.photos import photographs
-from proofmap.methods.method import Cost
 from proofmap.metrics.proof_scores import default_metrics
 from proofmap.models import DEFAULT_MODEL
 from proofmap.plugins.specs import run_files_in, split_specs
@@ -25,12 +25,7 @@ from proofmap.report.html import write_report
 from proofmap.results import score_tables
 from proofmap.results.verdict import verdict
 from proofmap.session import Session
-from proofmap.study.planning import (
-    duration_range,
-    expected_cost,
-    expected_labels,
-    measure_speed,
-)
+from proofmap.study.planning import expected_cost, expected_labels, measure_speed
 
 ROWS = 12
 TREES = 100
@@ -126,14 +121,22 @@ def demo(
     number_of_labels = expected_labels(LabelRule.parse(labels, classifier.names), classifier)
     out = check_output(out)
 
-    def cost(photos: int) -> Cost:
-        return expected_cost(Session(classifier), chosen, default_metrics(), photos, number_of_labels).known
-
-    speed = measure_speed(classifier, cost(len(dataset)))
+    expected = partial(expected_cost, Session(classifier), chosen, default_metrics(), labels=number_of_labels)
     number = len(dataset)
-    while number > 1 and OVERHEAD * speed.seconds(cost(number)) > 60 * minutes:
+    speed = measure_speed(classifier, expected(images=number).known)
+    whole, time = (
+        OVERHEAD * speed.seconds(expected(images=number).known),
+        expected(images=number).time_text(speed),
+    )
+    while number > 1 and OVERHEAD * speed.seconds(expected(images=number).known) > 60 * minutes:
         number -= 1
-    _print_time(OVERHEAD * speed.seconds(cost(len(dataset))), len(dataset), number, str(speed), quiet)
+    if number < len(dataset):
+        stderr.print(
+            f"the whole demo would take {time}, so this one has {number} of {counted(len(dataset), 'photo')}. For the whole demo: "
+            f"proofmap demo --minutes {whole / 60 + 1:.0f}"
+        )
+    elif not quiet:
+        stderr.print(time)
     (block,) = load_blocks(dataset, classifier, range(number), block_size=len(dataset))
     found = pm.evaluate(
         classifier,
@@ -148,15 +151,3 @@ def demo(
     if not (out / "curves.png").is_file():
         stderr.print("no charts were drawn: pip install 'proofmap[figures]' installs matplotlib")
     stderr.print(f"open {shown_path(report)} in a browser: every picture, with a slider")
-
-
-def _print_time(whole: float, photos: int, number: int, speed: str, quiet: bool) -> None:
-    """Print the estimated time of a demo with this number of photos. ``whole`` is the time for all photos in seconds."""
-    before, after = (duration_range(taken) for taken in (whole, whole * number / photos))
-    if number < photos:
-        stderr.print(
-            f"the whole demo would take about {before} here ({speed}), so this one has {number} of {counted(photos, 'photo')}: "
-            f"about {after}. For the whole demo: proofmap demo --minutes {whole / 60 + 1:.0f}",
-        )
-    elif not quiet:
-        stderr.print(f"about {after} ({speed})")

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, cast, get_args
 
 import typer
 
 import proofmap as pm
-from proofmap.checking import ORDERS
 from proofmap.cli import options
 from proofmap.cli.console import print_as, print_result, print_written, progress_for, stderr
 from proofmap.core.errors import MissingExtra
@@ -23,6 +22,8 @@ from proofmap.plugins.specs import run_files_in, split_specs
 from proofmap.report.figures.drawing import draw
 from proofmap.report.figures.sanity import sanity_figure
 from proofmap.results.randomisation import Order
+
+_ORDERS = [order for order in get_args(Order) if order != "labels"]
 
 
 def sanity(
@@ -40,7 +41,7 @@ def sanity(
     orders: Annotated[
         str,
         typer.Option(
-            help=f"Orders in which layers are randomised, separated by commas: {', '.join(ORDERS)}."
+            help=f"Orders in which layers are randomised, separated by commas: {', '.join(_ORDERS)}."
         ),
     ] = "cascading",
     groups: Annotated[int, typer.Option(min=1, help="Number of groups that the layers are split into.")] = 6,

@@ -65,7 +65,7 @@ def serve(
     from proofmap.app.application import create_app
     from proofmap.app.choices import Choices
     from proofmap.app.items import Items
-    from proofmap.app.nets import Nets, offers, plural
+    from proofmap.app.nets import Nets, plural
     from proofmap.app.security import Access
     from proofmap.app.server import Server
     from proofmap.models.spec import ModelSpec
@@ -84,7 +84,7 @@ def serve(
     listening = _listening(host, port)
     access = Access.at(host, listening.getsockname()[1])
     try:
-        nets, choices = Nets(offers(model or [], weights, where, dataset), dataset), Choices(method or [])
+        nets, choices = Nets.named(model or [], weights, where, dataset), Choices(method or [])
         if model:
             nets.settle()  # report now if it cannot be loaded
         if nets.of_photos and places:

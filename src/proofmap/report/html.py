@@ -30,7 +30,7 @@ from proofmap.report.choice import Choice
 from proofmap.report.figures import scatter
 from proofmap.report.label_matrix import mean_matrix
 from proofmap.report.listed import WORDS_NOTE
-from proofmap.report.opening import belief_sentence, headline, opening
+from proofmap.report.opening import headline, opening
 from proofmap.report.page_pictures import json_number, pictures_of
 from proofmap.report.pictures import SIGNED_WORDS, hidden_of
 from proofmap.results import score_tables, tables
@@ -106,10 +106,8 @@ def write_report(
     for picture in pictures:
         picture.record["crop"] = crops(picture.record["index"])
         picture.record["reasons"] = [without_folders(r) for r in choice.reasons[picture.record["index"]]]
-        if explained:
-            picture.record["says"] = belief_sentence(evaluation, picture.record["index"])
     record |= {"banner": banner, "choice": choice.rule, "pictured": [p.record for p in pictures], **drawing}
-    record["explained"] = headline(evaluation) if explained else None
+    record["explained"] = headline(evaluation, list(choice.reasons)) if explained else None
     first = None if explained else opening(evaluation, record["verdict"]["methods"])
     target = Path(path)
     template = templates_of("proofmap.report", "page").get_template("report.html")

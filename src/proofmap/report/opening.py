@@ -152,15 +152,17 @@ def _kept(evaluation: Evaluation, result: MethodResult, index: int, place: int, 
 # ---- the page of explain ------------------------------------------------------------------------------------
 
 
-def headline(evaluation: Evaluation) -> dict[str, str]:
-    """The ``headline`` of the page and the ``detail`` below it. For one image, they say what the net believes and what the maps prove. For
+def headline(evaluation: Evaluation, shown: Sequence[int]) -> dict[str, Any]:
+    """The ``headline`` of the page, the ``detail`` below it, and what the net ``says`` of each of the images ``shown``. For one image, they say what the net believes and what the maps prove. For
     several images, they say what the page shows."""
+    says = [belief_sentence(evaluation, index) for index in shown]
     if len(evaluation) > 1:
         maps = "the map" if len(evaluation.results) == 1 else "each method's map"
         detail = f"Below, for each {evaluation.inputs.singular}: the net's probabilities, {maps} of each label, and what that map proves."
         return {
             "headline": f"What the net says of {counted(len(evaluation), evaluation.inputs.singular)}, and why",
             "detail": detail,
+            "says": says,
         }
     places, parts = evaluation.places_of(0), []
     for result in evaluation.results:
@@ -170,7 +172,7 @@ def headline(evaluation: Evaluation) -> dict[str, str]:
         found = f"{len(labels)} ({', '.join(labels)})" if labels else "none"
         parts.append(f"{result.name} {found}")
     detail = f"Proved by each method, of {counted(len(places), 'label')}: {'; '.join(parts)}."
-    return {"headline": belief_sentence(evaluation, 0), "detail": detail}
+    return {"headline": belief_sentence(evaluation, 0), "detail": detail, "says": says}
 
 
 def belief_sentence(evaluation: Evaluation, index: int) -> str:
