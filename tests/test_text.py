@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import proofmap as pm
-from proofmap.classifier.token_nets import PerLabelNet
 from proofmap.core.errors import InputError, ModelError
 from proofmap.core.inputs import Text, TextInputs, Tokens, inputs_of
 from proofmap.fills import make_fill
 from proofmap.fills.text import TextFill
 from proofmap.metrics.playing import curves
+from proofmap.models.text_models import PerLabelNet
 from tests.sessions import bound
 from tests.texts import ANY
 from tests.toy_tokens import ToyNet, by_hand, toy_classifier

@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 from proofmap.data import ArrayImages, Dataset, TensorData, load_dataset, open_data
+from proofmap.data.dataset import list_datasets
 from proofmap.data.huggingface import HuggingFaceImages
-from proofmap.data.specs import list_datasets
 from proofmap.testing import check_dataset
 from tests.data.made_up import cifar_batch, imagenet_at, imagenette_at, noise, save, saved
 from tests.toys import normal

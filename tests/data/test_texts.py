@@ -11,8 +11,9 @@ import pytest
 
 import proofmap as pm
 from proofmap.core.errors import InputError
+from proofmap.data.dataset import list_datasets
 from proofmap.data.huggingface import texts_of_rows
-from proofmap.data.specs import list_datasets, open_data, rebuild_dataset
+from proofmap.data.specs import open_data, rebuild_dataset
 from proofmap.data.texts import TextData, text_file
 from tests.test_text import net
 

@@ -9,7 +9,6 @@ token attends to it.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -48,6 +47,8 @@ class TokenNet(nn.Module):
     """
 
     any_length = True
+    one_pass = True
+    """Whether a text is read once for all labels."""
     gates = False
     """Whether hidden tokens have a gradient: see :meth:`gated`."""
     before: Tensor
@@ -160,7 +161,7 @@ class TokenNet(nn.Module):
             raise InputError(
                 f"{classifier.name} is not a net of tokens that Proofmap knows; use a method without attention"
             )
-        if isinstance(net, PerLabelNet):
+        if not net.one_pass:
             raise InputError(
                 f"{classifier.name} reads the text once for each label, so there is no attention that all labels share; use gradients, masks or "
                 "belief-order"
@@ -232,31 +233,6 @@ def _those_there_first(state: Tensor) -> Tensor:
 
 def _first(there: Tensor) -> Tensor:
     return (~there).to(torch.uint8).argsort(dim=1, stable=True)[:, : int(there.sum(dim=1).max())]
-
-
-class PerLabelNet(TokenNet):
-    """A net that reads the text once for each label, with the tokens of the label after it. ``endings`` has the embeddings ``(k_a, d)`` of the
-    k_a tokens of each label a."""
-
-    def __init__(self, model: nn.Module, before: Tensor, endings: Sequence[Tensor]) -> None:
-        super().__init__(model, before, before[:0])
-        self.count = len(endings)
-        for k, ending in enumerate(endings):
-            self.register_buffer(f"ending{k}", ending.detach().clone())
-
-    def ending(self, label: int) -> Tensor:
-        found: Tensor = getattr(self, f"ending{label}")
-        return found
-
-    def read(self, state: Tensor, tokens: Tensor) -> Tensor:
-        return torch.stack([self.of_label(state, tokens, label) for label in range(self.count)], dim=1)
-
-    @abstractmethod
-    def of_label(self, state: Tensor, tokens: Tensor, label: int) -> Tensor:
-        """The logits ``(N,)`` of one label for N texts."""
-
-    def logits(self, tokens: Tensor, attention: Tensor | Gates) -> Tensor:
-        raise NotImplementedError("the logits are those of each label's own pass")
 
 
 # ---- texts as tokens -----------------------------------------------------------------------------------------------

@@ -48,6 +48,16 @@ def reader(kind: str, form: str, description: str) -> Callable[[_Reader], _Reade
     return register
 
 
+def list_datasets() -> list[DatasetInfo]:
+    """All kinds of dataset that :func:`proofmap.data.load_dataset` opens.
+
+    >>> import proofmap.data
+    >>> [info.form for info in list_datasets()][:2]
+    ['FOLDER', 'csv:FILE']
+    """
+    return [info for info, _ in READERS.values()]
+
+
 class Dataset(ABC):
     """Pictures, or inputs of another kind, by index. An item is decoded only when it is read.
 

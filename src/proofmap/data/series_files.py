@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_ends, suggest_path
 from proofmap.core.inputs import Series
-from proofmap.core.inputs.frames import check_header
+from proofmap.core.inputs.frames import Column
 from proofmap.data.arrays import TensorData, arrays_in
 from proofmap.data.dataset import numbered, reader
 from proofmap.data.tables import table_rows
@@ -142,7 +142,7 @@ def _sensors(header: list[str], rows: list[tuple[int, list[str]]], path: str, ta
 
 
 def _csv(header: list[str], rows: list[tuple[int, list[str]]], path: str, target: str) -> _Read:
-    check_header([name for name in header if name != target], path)
+    Column.check_header([name for name in header if name != target], path)
     at = _place_of(target, header, path)
     found, labels = [], []
     for number, row in rows:

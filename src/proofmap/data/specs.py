@@ -10,7 +10,7 @@ KIND:PLACE[SPLIT]                   ... one part of it: imagenette:data/imagenet
 KIND:PLACE[SPLIT]?KEY=VALUE&...     ... with settings: imagenette-corner:data/imagenette[val]?seed=3
 samples                             the photographs inside scikit-image
 
-:func:`list_datasets` lists the kinds with their splits and settings. If the whole text after KIND: is an existing path, it is used
+:func:`proofmap.data.list_datasets` lists the kinds with their splits and settings. If the whole text after KIND: is an existing path, it is used
 as a path, brackets included.
 """
 
@@ -36,7 +36,7 @@ from proofmap.data import (  # noqa: F401 - each registers the kinds that it rea
     tables,
     texts,
 )
-from proofmap.data.dataset import READERS, Dataset, DatasetInfo
+from proofmap.data.dataset import READERS, Dataset
 from proofmap.data.photos import SAMPLE, no_such_place, photographs
 
 _WITH_KIND = re.compile(r"(?P<kind>[a-z][a-z0-9-]+):(?P<rest>.+)", re.DOTALL)  # two letters: C: is a drive
@@ -146,15 +146,6 @@ def rebuild_dataset(settings: Mapping[str, object]) -> Dataset:
     if kind not in READERS:
         raise _unknown(kind)
     return READERS[kind][1](**arguments)
-
-
-def list_datasets() -> list[DatasetInfo]:
-    """All kinds of dataset that :func:`load_dataset` opens.
-
-    >>> [info.form for info in list_datasets()][:2]
-    ['FOLDER', 'csv:FILE']
-    """
-    return [info for info, _ in READERS.values()]
 
 
 def open_data(data: str | Path | Sequence[str | Path]) -> Dataset:

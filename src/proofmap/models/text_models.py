@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.util import find_spec
@@ -29,7 +30,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from proofmap.classifier.token_nets import Gates, PerLabelNet, TokenNet, TokenReader
+from proofmap.classifier.token_nets import TokenNet, TokenReader
 from proofmap.core.errors import InputError, MissingExtra, ModelError, require
 from proofmap.core.inputs import Text, Tokens
 from proofmap.models.hubs import load_transformer
@@ -201,15 +202,39 @@ class SentenceNet(TokenNet):
         self.register_buffer("sentences", sentences.detach().clone())
         self.scale = scale
 
-    def logits(self, tokens: Tensor, attention: Tensor | Gates) -> Tensor:
+    def logits(self, tokens: Tensor, attention: Any) -> Tensor:
         return self.scale * _mean_sentence(self.model, tokens, attention) @ self.sentences.to(tokens).T
 
 
-def _mean_sentence(model: Any, tokens: Tensor, attention: Tensor | Gates) -> Tensor:
+def _mean_sentence(model: Any, tokens: Tensor, attention: Any) -> Tensor:
     """The sentence embedding ``(N, d)``: the mean of the last hidden states under the attention mask, scaled to length one."""
     states = TokenNet.run_model(model, tokens, attention).last_hidden_state
     share = (attention if isinstance(attention, Tensor) else attention.m).to(states)[..., None]
     return F.normalize((states * share).sum(dim=1) / share.sum(dim=1).clamp_min(1e-9), dim=-1)
+
+
+class PerLabelNet(TokenNet):
+    """A net that reads the text once for each label, with the tokens of the label after it. ``endings`` has the embeddings ``(k_a, d)`` of the
+    k_a tokens of each label a."""
+
+    one_pass = False
+
+    def __init__(self, model: nn.Module, before: Tensor, endings: Sequence[Tensor]) -> None:
+        super().__init__(model, before, before[:0])
+        self.count = len(endings)
+        for k, ending in enumerate(endings):
+            self.register_buffer(f"ending{k}", ending.detach().clone())
+
+    def ending(self, label: int) -> Tensor:
+        found: Tensor = getattr(self, f"ending{label}")
+        return found
+
+    def read(self, state: Tensor, tokens: Tensor) -> Tensor:
+        return torch.stack([self.of_label(state, tokens, label) for label in range(self.count)], dim=1)
+
+    @abstractmethod
+    def of_label(self, state: Tensor, tokens: Tensor, label: int) -> Tensor:
+        """The logits ``(N,)`` of one label for N texts."""
 
 
 class EntailmentNet(PerLabelNet):

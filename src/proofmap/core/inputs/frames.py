@@ -76,6 +76,27 @@ class Column:
         return names
 
     @staticmethod
+    def check_header(names: Sequence[str], title: str) -> None:
+        """Refuse a file whose first line has numbers instead of names, because this line of data would be lost. Increasing numbers are
+        accepted: they may name time steps or columns.
+
+        >>> Column.check_header(["0", "1", "2"], "a.csv")
+        >>> Column.check_header(["0.3", "-1.2"], "a.csv")
+        Traceback (most recent call last):
+            ...
+        proofmap.core.errors.InputError: the first line of a.csv has numbers (0.3, -1.2), but it must name the columns; add a line of names above it
+        """
+        try:
+            numbers = [float(name) for name in names]
+        except ValueError:
+            return
+        if not all(a < b for a, b in pairwise(numbers)):
+            shown = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
+            raise InputError(
+                f"the first line of {title} has numbers ({shown}), but it must name the columns; add a line of names above it"
+            )
+
+    @staticmethod
     def row_names(frame: Any) -> list[str]:
         """A name for each row: its label in the pandas index if the label is text, otherwise ``row-`` and the label or the row number."""
         labels = frame.index.tolist() if library_of(frame) == "pandas" else range(len(frame))
@@ -235,7 +256,9 @@ def read_frame(source: Path | BytesIO, title: str, suffix: str) -> Any:
     except Exception as error:  # pandas and pyarrow have many kinds of errors
         raise InputError(f"{title} cannot be read as a table: {error}") from None
     if not is_parquet:
-        check_header([str(name) for name in frame.columns if not str(name).startswith("Unnamed:")], title)
+        Column.check_header(
+            [str(name) for name in frame.columns if not str(name).startswith("Unnamed:")], title
+        )
     for column in frame.columns:
         values = frame[column].dropna().tolist()
         if values and all(isinstance(value, str) and _DATE.fullmatch(value) for value in values):
@@ -244,24 +267,3 @@ def read_frame(source: Path | BytesIO, title: str, suffix: str) -> Any:
                 "fill can hide it. Replace it by numbers, such as the year or the days since a day, or leave it out"
             )
     return frame
-
-
-def check_header(names: Sequence[str], title: str) -> None:
-    """Refuse a file whose first line has numbers instead of names, because this line of data would be lost. Increasing numbers are
-    accepted: they may name time steps or columns.
-
-    >>> check_header(["0", "1", "2"], "a.csv")
-    >>> check_header(["0.3", "-1.2"], "a.csv")
-    Traceback (most recent call last):
-        ...
-    proofmap.core.errors.InputError: the first line of a.csv has numbers (0.3, -1.2), but it must name the columns; add a line of names above it
-    """
-    try:
-        numbers = [float(name) for name in names]
-    except ValueError:
-        return
-    if not all(a < b for a, b in pairwise(numbers)):
-        shown = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
-        raise InputError(
-            f"the first line of {title} has numbers ({shown}), but it must name the columns; add a line of names above it"
-        )
