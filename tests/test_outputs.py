@@ -277,3 +277,36 @@ def test_a_stored_run_and_its_report_hold_what_evaluate_says(
                 assert a.value == pytest.approx(b.value, rel=1e-3, nan_ok=True)
         page = write_report(stored, tmp_path / "report.html").read_text(encoding="utf-8")
     assert "ndependent labels (sigmoid)" in page
+
+
+def test_the_maps_of_two_digits_in_one_picture_avoid_each_other() -> None:
+    """The numbers are on the page of own models."""
+    data = pytest.importorskip("sklearn.datasets").load_digits()
+    pictures, numbers = torch.tensor(data.images).float() / 16, torch.tensor(data.target)
+
+    def sheets(first: int, last: int, n: int) -> tuple[Tensor, Tensor]:
+        pairs = torch.randint(first, last, (n, 2), generator=torch.Generator().manual_seed(0))
+        return torch.cat([pictures[pairs[:, 0]], pictures[pairs[:, 1]]], dim=2)[:, None], numbers[pairs]
+
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        *(nn.Conv2d(1, 16, 3, stride=2, padding=1), nn.ReLU(), nn.Flatten()),
+        *(nn.Linear(512, 64), nn.ReLU(), nn.Linear(64, 10)),
+    )
+    x, digits = sheets(0, 1500, 6400)
+    there = nn.functional.one_hot(digits, 10).amax(dim=1).float()
+    adam = torch.optim.Adam(net.parameters(), lr=0.003)
+    for _ in range(6):
+        for some, truth in zip(x.split(64), there.split(64), strict=True):
+            loss = nn.functional.binary_cross_entropy_with_logits(net(some), truth)
+            adam.zero_grad()
+            loss.backward()
+            adam.step()
+    f = pm.Classifier(net, size=(8, 16), mean=(0.0,), std=(1.0,), outputs="sigmoid")
+    x, digits = sheets(1500, 1797, 60)
+    both = (f.probabilities(x).gather(1, digits) > 0.9).all(dim=1) & (digits[:, 0] != digits[:, 1])
+    proof = pm.explain(f, x[both], labels=digits[both], method="learned-mask:fill=gray,scale=2")
+    best = proof.maps.flatten(2).topk(13).indices  # a tenth of 8 x 16 pixels
+    left = (best % 16 < 8).float().mean(dim=(0, 2))
+    assert left[0] == pytest.approx(0.93, abs=0.04) and left[1] == pytest.approx(0.07, abs=0.04)
+    assert proof.result.insertion.f.min() > 0.9 and proof.result.pairs["completeness"].mean() > 0.8

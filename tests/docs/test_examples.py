@@ -98,13 +98,6 @@ def test_a_page_can_be_followed_from_top_to_bottom(
         else:
             for line in commands(block):
                 _run_command(line)
-    if page.name == "own-model.md" and importlib.util.find_spec("sklearn"):
-        _the_map_of_one_digit_avoids_the_other(**vars(module))
-
-
-def _the_map_of_one_digit_avoids_the_other(left: Tensor, proof: Any, **others: Any) -> None:
-    assert left[0] > 0.8 and left[1] < 0.2
-    assert proof.result.insertion.f.min() > 0.9 and proof.result.pairs["completeness"].mean() > 0.8
 
 
 def test_the_python_of_the_readme_gives_the_maps_and_numbers_of_its_command(small_world: Path) -> None:
