@@ -576,7 +576,7 @@ def test_a_net_whose_weights_have_no_values_is_refused(arguments: dict[str, Any]
 def test_gray_pictures_without_an_axis_of_channels_are_refused_with_the_way_to_add_it() -> None:
     f = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(64, 3)), size=8, mean=(0.5,), std=(0.5,))
     with pytest.raises(
-        InputError, match=r"got \(2, 8, 8\); pictures have an axis of channels: write x.unsqueeze\(-3\)"
+        InputError, match=r"got \(2, 8, 8\); images have an axis of channels: write x.unsqueeze\(-3\)"
     ):
         f.probabilities(torch.rand(2, 8, 8))
 

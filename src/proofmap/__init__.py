@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from proofmap.checking import sanity_checks
     from proofmap.classifier import Classifier
     from proofmap.core.errors import InputError, ProofmapError
-    from proofmap.core.inputs import Rows, Series, Text
+    from proofmap.core.inputs import Rows, Series, Text, Volumes
     from proofmap.data.photos import load_images
     from proofmap.fills import Fill, Gray, Images
     from proofmap.judging import Judge, evaluate, explain
@@ -38,7 +38,7 @@ __getattr__, __dir__ = lazy_names(
         "checking": "sanity_checks",
         "classifier": "Classifier",
         "core.errors": "InputError ProofmapError",
-        "core.inputs": "Rows Series Text",
+        "core.inputs": "Rows Series Text Volumes",
         "data.photos": "load_images",
         "fills": "Fill Gray Images",
         "judging": "Judge evaluate explain",
@@ -77,6 +77,7 @@ __all__ = [
     "Series",
     "Study",
     "Text",
+    "Volumes",
     "audit",
     "compare",
     "completeness",

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from benchmarks.maskers.train import train_masker
-from proofmap.core.inputs import KINDS, Inputs, Pictures, Rows, Series, Text
+from proofmap.core.inputs import KINDS, Inputs, Pictures, Rows, Series, Text, Volumes
 from proofmap.core.progress import Progress, ProgressTask
 from proofmap.fills import FILLS, Fill, Images, make_fill
 from proofmap.fills.infill import Infill
@@ -233,6 +233,7 @@ def test_every_game_of_ours_is_among_them() -> None:
 INPUTS: dict[str, Inputs] = {
     "pictures": Pictures(size=(4, 5), mean=(0.5, 0.4, 0.3), std=(0.25, 0.2, 0.3)),
     "gray pictures": Pictures(size=(4, 5), mean=(0.5,), std=(0.25,)),
+    "volumes": Volumes(size=(3, 4, 5), mean=(0.5,), std=(2.0,)),
     "series": Series(length=12, mean=(1.0, -2.0), std=(3.0, 0.5)),
     "series with segments": Series(
         length=10, mean=(1.0, -2.0), std=(3.0, 0.5), names=("left", "right"), rate=100.0, segments=4

@@ -76,7 +76,7 @@ def test_the_maps_are_those_of_a_plain_loop(pool: str) -> None:
     f, images = Classifier(net, size=SIZE, batch_size=4), pixels(2, SIZE)
     first = 1 if pool == "class" else 0
     rows = [0] if pool == "class" else list(range(20))
-    assert find_tokens(f).grid == Grid(4, 5, first)
+    assert find_tokens(f).grid == Grid((4, 5), first)
     assert list(find_tokens(f).read) == rows
     found = [method(f, images, LABELS) for method in METHODS]
     for i in range(2):

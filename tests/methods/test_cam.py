@@ -341,7 +341,7 @@ def test_tokens_of_torch_are_put_into_their_places(options: dict[str, Any], laye
     found = find_layer(Classifier(drawn(Encoder(**options)), size=(16, 24)))
     tokens = 1 if options.get("batch_first", True) else 0
     assert (found.name, found.channels) == (layer, 8)
-    assert found.places == Places(2, tokens, Grid(4, 6, first))
+    assert found.places == Places(2, tokens, Grid((4, 6), first))
 
 
 VIT = {"img_size": 32, "patch_size": 8, "embed_dim": 24, "depth": 2, "num_heads": 2, "num_classes": 5}
@@ -358,15 +358,15 @@ SWIN = {
 @pytest.mark.parametrize(
     "name, options, layer, places",
     [
-        ("vit_tiny_patch16_224", VIT, "blocks.1.norm1", Places(2, 1, Grid(4, 4, 1))),
-        ("vit_tiny_patch16_224", {**VIT, "reg_tokens": 4}, "blocks.1.norm1", Places(2, 1, Grid(4, 4, 5))),
+        ("vit_tiny_patch16_224", VIT, "blocks.1.norm1", Places(2, 1, Grid((4, 4), 1))),
+        ("vit_tiny_patch16_224", {**VIT, "reg_tokens": 4}, "blocks.1.norm1", Places(2, 1, Grid((4, 4), 5))),
         (
             "vit_tiny_patch16_224",
             {**VIT, "class_token": False, "global_pool": "avg"},
             "norm",
-            Places(2, 1, Grid(4, 4)),
+            Places(2, 1, Grid((4, 4))),
         ),
-        ("deit_tiny_distilled_patch16_224", VIT, "blocks.1.norm1", Places(2, 1, Grid(4, 4, 2))),
+        ("deit_tiny_distilled_patch16_224", VIT, "blocks.1.norm1", Places(2, 1, Grid((4, 4), 2))),
         ("swin_tiny_patch4_window7_224", SWIN, "norm", Places(3)),
     ],
 )
@@ -397,7 +397,7 @@ def test_tokens_of_hugging_face_are_put_into_their_places(transformers: ModuleTy
         net = getattr(transformers, f"{kind}ForImageClassification")(config)
     found = find_layer(Classifier(LogitsOf(net), size=32, batch_size=4))
     first = {"ViT": 1, "Dinov2WithRegisters": 5, "Swin": 0}[kind]
-    assert found.places == Places(2, 1, Grid(4, 4, first))
+    assert found.places == Places(2, 1, Grid((4, 4), first))
 
 
 def test_the_map_of_a_transformer_is_that_of_pytorch_grad_cam(pytorch_grad_cam: ModuleType) -> None:

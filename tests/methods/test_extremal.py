@@ -49,7 +49,7 @@ def plain_mask(w: Tensor, rows: list[float], columns: list[float]) -> Tensor:
 
 def test_masks_are_smooth_maxima_of_their_parameters() -> None:
     problem = bound(S, lively()).problem(lively())
-    assert problem.shape.cells == [*CELLS] and problem.shape.reach == 3
+    assert problem.shape.cells == [*CELLS] and problem.shape.reach == [3, 3]
     w = normal(2, 2, *CELLS, seed=3).sigmoid()
     found = problem.shape(w)
     assert found.shape == (2, 2, 12, 16)

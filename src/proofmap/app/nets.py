@@ -195,7 +195,8 @@ class Nets:
         singular = PHOTO if isinstance(inputs, Pictures) else inputs.singular
         if singular not in KINDS:
             raise InputError(
-                f"the page shows {', '.join(map(plural, KINDS))}, but {offer.name} takes {inputs.noun}"
+                f"the page shows {', '.join(map(plural, KINDS))}, but {offer.name} takes {inputs.noun}; 'proofmap explain' writes a page of "
+                "them"
             )
         if self.singular not in (None, singular):
             raise InputError(

@@ -16,7 +16,7 @@ from proofmap.classifier.classifier import Classifier
 from proofmap.classifier.probability_models import ProbabilityModel
 from proofmap.classifier.stated import stated_by
 from proofmap.core.errors import InputError, ModelError
-from proofmap.core.inputs import Inputs, Pictures, Rows, Series
+from proofmap.core.inputs import Inputs, Pictures, Rows, Series, Volumes
 
 _FOUND = {
     "logits": "logits",
@@ -109,15 +109,15 @@ def _inputs_of(given: Tensor | np.ndarray) -> Inputs:
     shape = tuple(given.shape[1:])
     if (
         isinstance(given, np.ndarray)
-        and len(shape) == 3
+        and len(shape) in (3, 4)
         and shape[-1] in (1, 3, 4)
         and shape[0] not in (1, 3, 4)
     ):
         shape = (shape[-1], *shape[:-1])  # channels last, as arrays of pictures have them
     real = (
-        given.is_floating_point() if isinstance(given, Tensor) else given.dtype.kind == "f" or len(shape) == 3
+        given.is_floating_point() if isinstance(given, Tensor) else given.dtype.kind == "f" or len(shape) >= 3
     )
-    if not real or len(shape) not in (1, 2, 3):
+    if not real or len(shape) not in (1, 2, 3, 4):
         what = "whole numbers, such as tokens, need" if not real else "inputs of this shape need"
         raise InputError(
             f"{what} pm.Classifier(net, inputs=...): {tuple(given.shape)} {given.dtype} does not say what they are"
@@ -125,6 +125,8 @@ def _inputs_of(given: Tensor | np.ndarray) -> Inputs:
     zeros, ones = (0.0,) * shape[0], (1.0,) * shape[0]
     if len(shape) == 3:
         return Pictures(size=shape[1:], mean=zeros, std=ones, unlimited=True)
+    if len(shape) == 4:
+        return Volumes(size=shape[1:], mean=zeros, std=ones)
     return (
         Rows(columns=shape[0], mean=zeros, std=ones)
         if len(shape) == 1

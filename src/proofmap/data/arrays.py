@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
 from torch import Tensor
 
 from proofmap.core.errors import InputError
@@ -151,33 +153,62 @@ class ArrayImages(Dataset):
 
 
 @reader(
-    "npz", "npz:FILE?layout=nhwc|nchw", "NumPy arrays images and labels, bytes or floats in [0, 1]; also .npy"
+    "npz",
+    "npz:FILE?layout=nhwc|nchw|volumes",
+    "NumPy arrays images and labels, bytes or floats in [0, 1]; also .npy and .safetensors; volumes",
 )
-def array_file(path: str | Path, *, layout: str = "auto") -> ArrayImages:
-    """Pictures of a ``.npy`` file (memory-mapped), or of an ``.npz`` file with its labels.
+def array_file(path: str | Path, *, layout: str = "auto") -> Dataset:
+    """Pictures, or with the layout ``volumes`` volumes or videos, of a ``.npy`` file (pictures stay on disk), or of an ``.npz`` or ``.safetensors``
+    file with their labels.
 
     An ``.npz`` file holds ``images`` (or ``x``, ``data``), and may hold ``labels`` (or ``y``) and ``label_names``.
-    Python objects inside are never loaded.
+    Python objects inside are never loaded. Volumes are ``(N, C, D, H, W)``, ``(N, D, H, W)`` or ``(D, H, W)`` with any values; bytes become
+    numbers in [0, 1].
     """
     path = Path(os.path.abspath(path))
-    fields = arrays_in(path, str(path))
+    fields = _tensors_in(path) if path.suffix.lower() == ".safetensors" else arrays_in(path, str(path))
     images = _first(fields, _IMAGE_KEYS)
     if images is None:
         raise InputError(
             f"{path} has no array named {' or '.join(_IMAGE_KEYS[:3])}, only {', '.join(fields)}"
         )
-    names = _first(fields, _NAME_KEYS)
+    names, labels = _first(fields, _NAME_KEYS), _first(fields, _LABEL_KEYS)
+    label_names = () if names is None else [str(name) for name in names.ravel()]
+    settings = {"dataset": "npz", "path": str(path), "layout": layout}
     try:
+        if layout == "volumes" or images.ndim == 5:
+            found = _volumes(images, labels, label_names, path.name)
+            found._settings = settings
+            return found
         return ArrayImages(
-            images,
-            _first(fields, _LABEL_KEYS),
-            label_names=() if names is None else [str(name) for name in names.ravel()],
-            layout=layout,
-            title=path.name,
-            settings={"dataset": "npz", "path": str(path), "layout": layout},
+            images, labels, label_names=label_names, layout=layout, title=path.name, settings=settings
         )
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
+
+
+def _volumes(values: Array, labels: Array | None, label_names: Sequence[str], title: str) -> TensorData:
+    """The volumes or videos in an array ``(N, C, D, H, W)``; ``(N, D, H, W)`` if there is one channel; ``(D, H, W)`` for one volume."""
+    if values.ndim not in (3, 4, 5):
+        raise InputError(
+            "volumes must be (N, channels, depth, height, width), (N, depth, height, width) or (depth, height, width), got "
+            f"{values.shape}"
+        )
+    values = values[None] if values.ndim == 3 else values
+    values = values[:, None] if values.ndim == 4 else values
+    values = values / np.float32(255) if values.dtype == np.uint8 else values
+    return TensorData(values, labels, kind="volumes", label_names=label_names, title=title)
+
+
+def _tensors_in(path: Path) -> dict[str, Array]:
+    """The arrays of a safetensors file by name; an only array is called ``images``."""
+    try:
+        found: dict[str, Array] = load_file(path)
+        return found if len(found) > 1 else dict.fromkeys(_IMAGE_KEYS[:1], *found.values())
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}.{suggest_path(path)}") from None
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"{path} cannot be read as safetensors: {error}") from None
 
 
 @reader("cifar10", "cifar10:FOLDER[test|train]", "cifar-10-batches-py as unpacked")

@@ -286,7 +286,7 @@ def _completed(found: Distractors, inputs: Inputs) -> Distractors | None:
     if enough or (own > 1 and not photographs):
         return found
     if not photographs:
-        return Distractors(found.images[:0], found.marks[:0]) if isinstance(inputs, Pictures) else None
+        return Distractors(found.images[:0], found.marks[:0]) if len(inputs.positions) > 1 else None
     known = set(found.marks.tolist())
     others = tuple(name for name in SAMPLES if _sample_mark(name, inputs) not in known)
     if own > 1:

@@ -79,8 +79,8 @@ def images_as_tensor(given: Any, inputs: Inputs) -> Tensor:
         values = values.float() / 255
     shape = inputs.shape
     last = (*shape[1:], shape[0])
-    if len(shape) == 3 and tuple(values.shape[-3:]) == last and last != shape:
-        values = values.movedim(-1, -3)
+    if len(shape) >= 3 and tuple(values.shape[-len(shape) :]) == last and last != shape:
+        values = values.movedim(-1, -len(shape))
     return values[None] if values.ndim == len(shape) else values
 
 

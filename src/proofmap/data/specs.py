@@ -2,6 +2,7 @@
 
 photos/                             a folder of images, or one with a sub-folder per label
 photos/labels.csv                   a table of files and labels; also .npy and .npz files of NumPy
+scans.npy                           for a net of volumes: volumes or videos, also .npz and .safetensors
 beats.ts, beats.npz, beep.wav       series of a .ts, .npz or WAV file; beats.csv with a net of series, or series:beats.csv
 reviews.csv?column=review           texts of a column of a CSV, JSONL or Parquet file; notes.txt: the lines of a file
 customers.csv?target=churned        rows of a table with the column of true labels; also customers.parquet
@@ -50,6 +51,7 @@ _BY_SUFFIX = {
     ".npz": "npz",
     ".ts": "series",
     ".wav": "series",
+    ".safetensors": "npz",
     **dict.fromkeys(PARQUET, "table"),
     ".txt": "text",
     ".jsonl": "text",
@@ -57,6 +59,7 @@ _BY_SUFFIX = {
 }
 _READ_FOR = {"rows": "table", "series": "series", "text": "text", "tokens": "text"}
 """The kind of data that a CSV file holds for a net that takes these inputs."""
+_CSV, _ARRAYS = (".csv", ".tsv"), (".npy", ".npz", ".safetensors")
 _COLUMN_OPTIONS = {"column": "--text-column", "target": "--target"}  # on the command line
 
 
@@ -83,31 +86,29 @@ def names_data_file(text: str) -> bool:
     >>> names_data_file("customers.csv?target=churned"), names_data_file("photos/cat.png")
     (True, False)
     """
-    return Path(text.partition("?")[0]).suffix.lower() in _BY_SUFFIX
-
-
-def _is_open_csv(data: str | Path | Sequence[str | Path]) -> bool:
-    """Whether the data is one CSV file without a kind before it. The net's kind of input then decides how the file is read.
-
-    >>> _is_open_csv("beats.csv?target=label"), _is_open_csv("series:beats.csv"), _is_open_csv("photos/")
-    (True, False, False)
-    """
-    places = [data] if isinstance(data, (str, Path)) else list(data)
-    text = str(places[0]) if len(places) == 1 else ""
-    return Path(text.partition("?")[0]).suffix.lower() in (".csv", ".tsv") and not is_dataset(text)
+    return _suffix(text) in _BY_SUFFIX
 
 
 def read_for(data: str | Path | Sequence[str | Path], inputs: str) -> str | Path | Sequence[str | Path]:
-    """The data in the form for a net that takes ``inputs``. For a net of rows, series or texts, a CSV file is marked as a file of these; for
-    other nets it is a list of photos, and the data is returned unchanged.
+    """The data in the form for a net that takes ``inputs``. For a net of rows, series or texts, a CSV file without a kind before it is marked as
+    a file of these, and for a net of volumes a file of arrays; for other nets the data is returned unchanged.
 
     >>> read_for("beats.csv?target=label", "series"), read_for("photos.csv", "pictures")
     ('series:beats.csv?target=label', 'photos.csv')
+    >>> read_for("scan.npy", "volumes"), read_for("series:beats.csv", "series"), read_for("photos/", "rows")
+    ('npz:scan.npy?layout=volumes', 'series:beats.csv', 'photos/')
     """
-    if inputs not in _READ_FOR or not _is_open_csv(data):
+    places = [data] if isinstance(data, (str, Path)) else list(data)
+    text = str(places[0]) if len(places) == 1 else ""
+    if is_dataset(text):
         return data
-    text = str(data if isinstance(data, (str, Path)) else data[0])
-    return f"{_READ_FOR[inputs]}:{text}"
+    if inputs == "volumes" and Path(text).suffix.lower() in _ARRAYS:
+        return f"npz:{text}?layout=volumes"
+    return f"{_READ_FOR[inputs]}:{text}" if inputs in _READ_FOR and _suffix(text) in _CSV else data
+
+
+def _suffix(text: str) -> str:
+    return Path(text.partition("?")[0]).suffix.lower()
 
 
 def load_dataset(spec: str | Path, **options: str | int) -> Dataset:
@@ -188,7 +189,7 @@ def _parse(spec: str) -> tuple[str, str, dict[str, str]]:
         kind = "folder" if os.path.isdir(place) else _BY_SUFFIX.get(Path(place).suffix.lower(), "")
         if not kind:
             raise InputError(
-                f"{place} is not a dataset: expected a folder, or a .csv, .jsonl, .txt, .parquet, .ts, .wav, .npy or .npz file"
+                f"{place} is not a dataset: expected a folder, or a .csv, .jsonl, .txt, .parquet, .ts, .wav, .npy, .npz or .safetensors file"
             )
         if kind in ("csv", "table") and "column" in options:
             kind = "text"

@@ -95,7 +95,8 @@ class Images(Fill):
         from proofmap.data.distractors import Distractors, Pool
 
         inputs, part, source = session.inputs, self._asked_part(session), self._source(session)
-        no_photos = isinstance(inputs, Pictures) and (inputs.channels != 3 or inputs.unlimited)
+        photographs = isinstance(inputs, Pictures) and inputs.channels == 3 and not inputs.unlimited
+        no_photos = len(inputs.positions) > 1 and not photographs
         if no_photos if _is_own(source) else bool(getattr(source, "is_noise", False)):
             keys = torch.tensor([streams.key_of(self.seed, "noise", part, i) for i in range(self.size)])
             made = Pool.of(Noise().backgrounds(session, inputs.blank(self.size), keys), inputs, part)

@@ -60,7 +60,7 @@ class Road(Fill):
         if not inputs.has_neighbours or len(inputs.positions) > 2:
             reason = "have no neighbours" if not inputs.has_neighbours else "lie in more than two dimensions"
             raise InputError(
-                f"{inputs.noun} cannot be imputed: their {inputs.position_noun} {reason}; use another fill"
+                f"{inputs.noun} cannot be imputed: their {inputs.position_noun} {reason}; use one of {', '.join(inputs.fills)}"
             )
 
     def backgrounds_behind(self, session: Session, images: Tensor, keys: Tensor, keep: Tensor) -> Tensor:

@@ -89,7 +89,7 @@ class Blur(Fill):
         line, channels = self.weights().to(images), inputs.channels
         convolve = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}[axes]
         x = images - border  # so that zero padding means the border colour
-        for axis in range(axes):
+        for axis in (k for k, side in enumerate(inputs.positions) if side > 1):
             shape, padding = [1] * axes, [0] * axes
             shape[axis], padding[axis] = -1, len(line) // 2
             kernel = line.view(1, 1, *shape)

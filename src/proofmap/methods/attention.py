@@ -17,8 +17,8 @@ from proofmap.classifier import Classifier
 from proofmap.classifier.token_nets import TokenNet
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Tokens
-from proofmap.methods.cams import enlarged
 from proofmap.methods.gradients.plain import label_gradients
+from proofmap.methods.grids import interpolated
 from proofmap.methods.method import METHODS, Cost, Method
 from proofmap.methods.probe import AttentionMaps, Grid, mixed_logits, probed
 from proofmap.plugins.settings import setting
@@ -136,7 +136,7 @@ class AttentionMethod(Method):
             found, tokens = self.token_relevance(session, some, own), self.tokens_in(session)
             if tokens is None:
                 return TokenNet.of_words(found, some, session.net)
-            return enlarged(tokens.grid.of(found), some)
+            return interpolated(tokens.grid.of(found), some.shape[2:])
 
         return self.in_batches(session, of_patches, images, labels)
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from proofmap.classifier import Classifier
@@ -21,6 +20,7 @@ from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
 from proofmap.core.progress import ProgressTask
 from proofmap.methods.gradients.plain import label_gradients
+from proofmap.methods.grids import interpolated
 from proofmap.methods.method import METHODS, Cost, Method
 from proofmap.methods.probe import Places, module_of, probed
 from proofmap.plugins.settings import Shortcuts, setting
@@ -48,7 +48,7 @@ def find_layer(classifier: Classifier) -> _Layer:
     with probed(classifier, _WHAT) as probe:
         mixing = ""
         for name, output in reversed(probe.outputs.items()):
-            if probe.inside_attention(name) or output.ndim not in (3, 4):
+            if probe.inside_attention(name) or output.ndim not in (3, probe.images.ndim):
                 continue
             gradient = probe.gradient(output)
             if gradient is None:
@@ -60,7 +60,7 @@ def find_layer(classifier: Classifier) -> _Layer:
                 return _Layer(name, places, output.shape[places.channels])
     why = f", and {mixing!r} mixes tokens after any that has" if mixing else ""
     raise InputError(
-        f"no layer has a spatial map (N, C, h, w) that the logits depend on{why}; name a layer with layer=, "
+        f"no layer has a spatial map {probe.form} that the logits depend on{why}; name a layer with layer=, "
         "or use a method without layers"
     )
 
@@ -77,7 +77,7 @@ def _named_layer(classifier: Classifier, name: str, *, gradients: bool) -> _Laye
             found = probe.other.get(name)
             reason = "does not run when the net does; name another one"
             raise InputError(
-                f"layer {name!r} {reason if found is None else f'gives {found}, not a spatial map (N, C, h, w)'}"
+                f"layer {name!r} {reason if found is None else f'gives {found}, not a spatial map {probe.form}'}"
             )
         output = probe.outputs[name]
         if gradients and probe.gradient(output) is None:
@@ -85,7 +85,7 @@ def _named_layer(classifier: Classifier, name: str, *, gradients: bool) -> _Laye
         places = probe.places(output)
         if places is None:
             raise InputError(
-                f"layer {name!r} gives (N, {', '.join(map(str, output.shape[1:]))}), not a spatial map (N, C, h, w) or tokens (N, T, C) that belong to parts of the picture; name another layer"
+                f"layer {name!r} gives (N, {', '.join(map(str, output.shape[1:]))}), not a spatial map {probe.form} or tokens (N, T, C) that belong to parts of the {classifier.inputs.singular}; name another layer"
             )
         return _Layer(name, places, output.shape[places.channels])
 
@@ -137,7 +137,7 @@ def _activations_of(classifier: Classifier, layer: _Layer, images: Tensor) -> Te
 
 
 class CAM(Method):
-    """Base class of methods that make a map from the activations A ``(N, C, h, w)`` of one layer, enlarged bilinearly to the input.
+    """Base class of methods that make a map from the activations A ``(N, C, h, w)`` of one layer, enlarged linearly along each axis to the input.
 
     The layer is found if it is not named. For a transformer, gradients show which part of the image each token belongs to; class tokens and
     registers are left out.
@@ -168,7 +168,7 @@ class CAM(Method):
 
     def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
         def low_resolution(some: Tensor, own: Tensor) -> Tensor:
-            return enlarged(self.low_resolution(session, some, own), some)
+            return interpolated(self.low_resolution(session, some, own), some.shape[2:])
 
         return self.in_batches(session, low_resolution, images, labels, per_image=1)
 
@@ -177,9 +177,9 @@ class CAM(Method):
         raise NotImplementedError
 
 
-def enlarged(maps: Tensor, images: Tensor) -> Tensor:
-    """Maps ``(N, L, h, w)`` enlarged bilinearly to the images' size ``(N, L, H, W)``."""
-    return F.interpolate(maps, size=images.shape[2:], mode="bilinear", align_corners=False)
+def _places(values: Tensor) -> tuple[int, ...]:
+    """The axes of the places of values ``(N, C, h, w)``, or ``(N, C, d, h, w)`` of volumes."""
+    return tuple(range(2, values.ndim))
 
 
 class GradientCAM(CAM):
@@ -209,7 +209,7 @@ class GradientCAM(CAM):
 class GradCAM(GradientCAM):
     """Grad-CAM (Selvaraju et al. 2017): relu(sum_k w_k A_k), w_k = mean over positions of d logit_a / d A_k.
 
-    A_k are the channels of the activations of ``layer`` (found if not named), enlarged bilinearly to the input.
+    A_k are the channels of the activations of ``layer`` (found if not named), enlarged linearly to the input.
     """
 
     name = "grad-cam"
@@ -217,7 +217,7 @@ class GradCAM(GradientCAM):
     description = "last feature map, weighted by the logit's gradient"
 
     def combine(self, activations: Tensor, gradient: Tensor) -> Tensor:
-        weights = gradient.mean(dim=(2, 3), keepdim=True)
+        weights = gradient.mean(dim=_places(gradient), keepdim=True)
         return (weights * activations).sum(dim=1).relu()
 
 
@@ -236,9 +236,9 @@ class GradCAMPlusPlus(GradientCAM):
     description = "Grad-CAM with weights that find several objects"
 
     def combine(self, activations: Tensor, gradient: Tensor) -> Tensor:
-        below = 2 + activations.sum(dim=(2, 3), keepdim=True) * gradient
+        below = 2 + activations.sum(dim=_places(gradient), keepdim=True) * gradient
         alpha = torch.where(below > 0, 1 / below, 0.0)
-        weights = (alpha * gradient.relu()).sum(dim=(2, 3), keepdim=True)
+        weights = (alpha * gradient.relu()).sum(dim=_places(gradient), keepdim=True)
         return (weights * activations).sum(dim=1).relu()
 
 
@@ -313,7 +313,8 @@ class ScoreCAM(CAM):
         activations = torch.cat(in_batches(run, len(images), classifier.batches[0]))
         scores = self.scores(classifier, images, activations, labels, task)
         weights = scores.softmax(dim=2) if self.weights == "softmax" else scores
-        return enlarged(torch.einsum("nlk,nkhw->nlhw", weights, activations).relu(), images)
+        maps = torch.einsum("nlk,nk...->nl...", weights, activations).relu()
+        return interpolated(maps, images.shape[2:])
 
     @torch.no_grad()
     def scores(
@@ -326,14 +327,8 @@ class ScoreCAM(CAM):
         def run(start: int, stop: int) -> Tensor:
             pair = torch.arange(start, stop, device=images.device)
             i, k = pair // channels, pair % channels
-            masks = _scaled(
-                F.interpolate(
-                    activations[i, k][:, None],
-                    images.shape[2:],
-                    mode="bilinear",
-                    align_corners=self.align_corners,
-                )
-            )
+            channel = activations[i, k][:, None]
+            masks = _scaled(interpolated(channel, images.shape[2:], corners=self.align_corners))
             logits = fast(gray + masks * (images[i] - gray))
             task.advance(stop - start)
             values = logits if self.score == "logit" else classifier.log_f(logits).exp()
@@ -344,6 +339,6 @@ class ScoreCAM(CAM):
 
 
 def _scaled(masks: Tensor) -> Tensor:
-    """Masks ``(B, 1, H, W)``, each scaled to [0, 1]; a constant mask becomes 0, so it hides everything."""
-    low, high = masks.amin(dim=(2, 3), keepdim=True), masks.amax(dim=(2, 3), keepdim=True)
+    """Masks ``(B, 1, *positions)``, each scaled to [0, 1]; a constant mask becomes 0, so it hides everything."""
+    low, high = (end(dim=_places(masks), keepdim=True) for end in (masks.amin, masks.amax))
     return torch.where(high > low, (masks - low) / (high - low).clamp_min(torch.finfo(masks.dtype).tiny), 0.0)

@@ -22,6 +22,7 @@ from proofmap.core.inputs import Inputs
 from proofmap.core.ranking import center_distance
 from proofmap.core.tensors import private_copy
 from proofmap.methods.given import GivenMaps
+from proofmap.methods.grids import shorter_side
 from proofmap.methods.method import METHODS, Cost, Method
 from proofmap.plugins.settings import required, setting
 from proofmap.session import Session
@@ -135,7 +136,7 @@ class Blurred(Wrapper):
 
     def changed_maps(self, maps: Tensor) -> Tensor:
         positions = maps.shape[2:]
-        return _blurred(maps, self.sigma * min(positions), len(positions))
+        return _blurred(maps, self.sigma * shorter_side(positions), len(positions))
 
 
 # ---- the labels -------------------------------------------------------------------------------------------------
@@ -266,7 +267,7 @@ class CenteredGaussian(Blind):
     def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
         positions = session.inputs.positions
         distance = center_distance(positions, images.device)
-        bump = torch.exp(-0.5 * distance / (self.sigma * min(positions)) ** 2)
+        bump = torch.exp(-0.5 * distance / (self.sigma * shorter_side(positions)) ** 2)
         return bump.expand(len(images), 1, *positions)
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from proofmap.classifier import Classifier
@@ -17,6 +16,7 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.ranking import as_maps
 from proofmap.core.tensors import private_copy
 from proofmap.core.text import shortened
+from proofmap.methods.grids import interpolated
 from proofmap.methods.method import ADOPTED, Method
 from proofmap.plugins.failures import check_call
 from proofmap.plugins.identity import identity
@@ -24,7 +24,6 @@ from proofmap.plugins.settings import required, setting
 from proofmap.session import Session
 
 MapFunction = Callable[[Classifier, Tensor, Tensor], Any]
-_MODES = {1: "linear", 2: "bilinear", 3: "trilinear"}
 
 
 def given_maps(found: Any, inputs: Inputs, who: str) -> Tensor:
@@ -45,7 +44,7 @@ def given_maps(found: Any, inputs: Inputs, who: str) -> Tensor:
     )
     if not coarser or grid == positions or not inputs.has_neighbours:
         return maps
-    return F.interpolate(maps, size=positions, mode=_MODES[len(positions)], align_corners=False)
+    return interpolated(maps, positions)
 
 
 class FromFunction(Method):

@@ -1,4 +1,4 @@
-"""Matrices that enlarge, shrink and blur maps on a coarse grid, with one matrix for each axis."""
+"""Maps on a coarse grid, enlarged, shrunk and blurred along each axis, mostly by one matrix for each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import math
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+
+_MODES = {1: "linear", 2: "bilinear", 3: "trilinear"}
 
 
 def upsampling(low: int, high: int, *, corners: bool = False, device: torch.device | None = None) -> Tensor:
@@ -73,3 +76,26 @@ def enlarged(low: Tensor, up: Sequence[Tensor]) -> Tensor:
     for axis, matrix in enumerate(up, start=low.ndim - len(up)):
         low = torch.tensordot(low, matrix, dims=([axis], [1])).movedim(-1, axis)
     return low
+
+
+def interpolated(maps: Tensor, positions: Sequence[int], *, corners: bool = False) -> Tensor:
+    """Maps ``(N, L, *grid)`` of one to three axes, enlarged linearly along each axis by torch (``align_corners=corners``)."""
+    return F.interpolate(maps, size=tuple(positions), mode=_MODES[len(positions)], align_corners=corners)
+
+
+def shorter_side(positions: Sequence[int]) -> int:
+    """The shortest side of a grid, without axes of a single position: a volume of one slice is a picture.
+
+    >>> shorter_side((1, 8, 10))
+    8
+    """
+    return min((side for side in positions if side > 1), default=1)
+
+
+def draw_order(axes: int) -> list[int]:
+    """For each axis, which of ``axes`` random numbers it gets: a volume of one slice draws those of a picture.
+
+    >>> draw_order(2), draw_order(3)
+    ([0, 1], [2, 0, 1])
+    """
+    return [(axis + 2) % axes for axis in range(axes)]

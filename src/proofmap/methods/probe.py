@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -162,26 +163,25 @@ places the distance is two thirds.
 
 @dataclass(frozen=True)
 class Grid:
-    """A grid of tokens: the ``height * width`` tokens from index ``first`` on are the places of the image, row by row."""
+    """A grid of tokens: the tokens from index ``first`` on are the places of the image, row by row, in volumes slice by slice."""
 
-    height: int
-    width: int
+    sides: tuple[int, ...]
     first: int = 0
 
     def of(self, values: Tensor) -> Tensor:
-        """Values of tokens ``(..., T)``, arranged on the grid ``(..., height, width)``.
+        """Values of tokens ``(..., T)``, arranged on the grid ``(..., *sides)``.
 
-        >>> Grid(2, 2, first=1).of(torch.arange(5))
+        >>> Grid((2, 2), first=1).of(torch.arange(5))
         tensor([[1, 2],
                 [3, 4]])
         """
-        places = values[..., self.first : self.first + self.height * self.width]
-        return places.reshape(*values.shape[:-1], self.height, self.width)
+        places = values[..., self.first : self.first + math.prod(self.sides)]
+        return places.reshape(*values.shape[:-1], *self.sides)
 
 
 @dataclass(frozen=True)
 class Places:
-    """Says how a layer's output becomes a map ``(N, C, h, w)``.
+    """Says how a layer's output becomes a map ``(N, C, h, w)``, or ``(N, C, d, h, w)`` of volumes.
 
     ``channels`` is the axis of the channels. ``tokens`` is the axis of the tokens, and ``grid`` their grid, if the output has tokens;
     otherwise both are None.
@@ -203,8 +203,8 @@ class Probe:
     """Observations of a net during one pass of two noise images.
 
     Attributes:
-        images: the noise images ``(2, C, H, W)``, with gradients.
-        size: the height and width of the images.
+        images: the noise images ``(2, *shape)``, with gradients.
+        size: the sides of the images.
         score: a number that depends on all logits.
         outputs: the last output of each module that returns a tensor, in order of execution.
         other: the type of the last output of each module that does not return a tensor.
@@ -216,7 +216,7 @@ class Probe:
     """
 
     images: Tensor
-    size: tuple[int, int]
+    size: tuple[int, ...]
     score: Tensor = field(default_factory=lambda: torch.zeros(()))
     outputs: dict[str, Tensor] = field(default_factory=dict)
     other: dict[str, str] = field(default_factory=dict)
@@ -225,6 +225,11 @@ class Probe:
     attending: set[str] = field(default_factory=set)
     reduced: bool = False
     _grids: dict[tuple[int, int], Grid | None] = field(default_factory=dict)
+
+    @property
+    def form(self) -> str:
+        """The shape of a spatial map in words."""
+        return f"(N, C, {'h, w' if len(self.size) == 2 else 'd, h, w'})"
 
     def gradient(self, of: Tensor) -> Tensor | None:
         """The gradient of the score with respect to the tensor ``of``; None if the logits do not depend on the tensor."""
@@ -239,10 +244,10 @@ class Probe:
 
     def places(self, output: Tensor) -> Places | None:
         """How a layer's output becomes a map; None if its positions do not belong to places in the image."""
-        if output.ndim == 4 and output.shape[0] == _IMAGES:
+        if output.ndim == self.images.ndim and output.shape[0] == _IMAGES:
             found = [
                 Places(channels)
-                for channels, sides in ((1, output.shape[2:]), (3, output.shape[1:3]))
+                for channels, sides in ((1, output.shape[2:]), (output.ndim - 1, output.shape[1:-1]))
                 if is_spatial(sides, self.size)
             ]
             if len(found) == 2:  # the shape does not show which axis has the channels
@@ -270,10 +275,10 @@ class Probe:
         """The grid that agrees best with the gradients of tokens ``(T, C)``; None if no grid agrees well enough."""
         count, centres = len(tokens), self._centres(tokens)
         grids = [
-            Grid(h, (count - extra) // h, first)
+            Grid(sides, first)
             for extra in range(min(_EXTRA, count - 2) + 1)
-            for h in range(1, count - extra + 1)
-            if (count - extra) % h == 0 and is_spatial((h, (count - extra) // h), self.size)
+            for sides in _factors(count - extra, len(self.size))
+            if is_spatial(sides, self.size)
             for first in range(extra, -1, -1)
         ]
         best = min(grids, key=lambda grid: _distance(centres, grid), default=None)
@@ -281,14 +286,14 @@ class Probe:
 
     def _misplaced(self, feature: Tensor) -> float:
         """Mean distance of the positions of a map ``(C, h, w)`` from their places in the image."""
-        return _distance(self._centres(feature.flatten(1).T), Grid(*feature.shape[1:]))
+        return _distance(self._centres(feature.flatten(1).T), Grid(tuple(feature.shape[1:])))
 
-    def _centres(self, tokens: Tensor) -> dict[int, tuple[float, float] | None]:
+    def _centres(self, tokens: Tensor) -> dict[int, tuple[float, ...] | None]:
         asked = torch.linspace(0, len(tokens) - 1, min(len(tokens), _ASKED)).long().unique().tolist()
         return {t: self._centre(tokens[t]) for t in asked}
 
-    def _centre(self, token: Tensor) -> tuple[float, float] | None:
-        """The place ``(y, x)`` of a token in the image, as shares of the sides: the centre of the token's gradient. None if the gradient is
+    def _centre(self, token: Tensor) -> tuple[float, ...] | None:
+        """The place of a token in the image, along each axis, as shares of the sides: the centre of the token's gradient. None if the gradient is
         zero.
         """
         # a plain sum is constant after a layer norm
@@ -299,32 +304,43 @@ class Probe:
         size = None if gradient is None else gradient[0].abs().sum(dim=0)
         if size is None or not bool(size.sum() > 0):
             return None
-        down, across = (size.sum(dim=d) / size.sum() for d in (1, 0))
-        y, x = (
-            float((s * (torch.arange(len(s), device=s.device) + 0.5)).sum()) / len(s) for s in (down, across)
-        )
-        return y, x
+        axes = range(size.ndim)
+        lines = [size.sum(dim=[other for other in axes if other != axis]) / size.sum() for axis in axes]
+        return tuple(float((s * (torch.arange(len(s), device=s.device) + 0.5)).sum()) / len(s) for s in lines)
 
 
-def _distance(centres: dict[int, tuple[float, float] | None], grid: Grid) -> float:
+def _distance(centres: dict[int, tuple[float, ...] | None], grid: Grid) -> float:
     """The mean distance of tokens from their places in a grid. A token that has a place and should have none counts as 1, and so does a token
     that should have a place and has none.
     """
     total = 0.0
     for token, centre in centres.items():
-        row, column = divmod(token - grid.first, grid.width)
-        inside = 0 <= token - grid.first < grid.height * grid.width
+        inside = 0 <= token - grid.first < math.prod(grid.sides)
         if inside and centre is not None:
-            total += abs(centre[0] - (row + 0.5) / grid.height) + abs(centre[1] - (column + 0.5) / grid.width)
+            cells = np.unravel_index(token - grid.first, grid.sides)
+            places = zip(centre, cells, grid.sides, strict=True)
+            total += sum(abs(place - (cell + 0.5) / side) for place, cell, side in places)
         elif inside or centre is not None:
             total += 1.0
     return total / len(centres)
 
 
 def is_spatial(sides: Sequence[int], size: Sequence[int]) -> bool:
-    """Whether a map ``(h, w)`` has more than one cell and the proportions of an image ``(H, W)``, within one cell."""
-    (h, w), (height, width) = sides, size
-    return h * w > 1 and h <= height and w <= width and abs(h * width - w * height) <= max(height, width)
+    """Whether a map ``(h, w)`` has more than one cell and the proportions of an image ``(H, W)``, within one cell. The depth of a volume may
+    shrink more or less than its height and width."""
+    (h, w), (height, width) = sides[-2:], size[-2:]
+    fits = h * w > 1 and all(few <= many for few, many in zip(sides, size, strict=True))
+    return fits and abs(h * width - w * height) <= max(height, width)
+
+
+def _factors(count: int, axes: int) -> Iterator[tuple[int, ...]]:
+    """All ways to write a number as a product of ``axes`` numbers."""
+    if axes == 1:
+        yield (count,)
+        return
+    for first in range(1, count + 1):
+        if count % first == 0:
+            yield from ((first, *rest) for rest in _factors(count // first, axes - 1))
 
 
 def mixed_logits(logits: Tensor) -> Tensor:
@@ -376,10 +392,12 @@ def probed(classifier: Classifier, what: str) -> Iterator[Probe]:
 
 @contextmanager
 def _watched(classifier: Classifier, what: str) -> Iterator[Probe]:
-    net, (height, width) = module_of(classifier, what), classifier.size
-    shape = (_IMAGES, classifier.inputs.channels, height, width)
+    net, inputs = module_of(classifier, what), classifier.inputs
+    if len(inputs.positions) < 2:
+        raise InputError(f"this needs a net of pictures; {classifier.name} takes {inputs.noun}")
+    shape = (_IMAGES, *inputs.shape)
     noise = uniform(torch.tensor(key_of("probe")), math.prod(shape)).view(shape)
-    probe = Probe(noise.to(classifier.device).requires_grad_(True), (height, width))
+    probe = Probe(noise.to(classifier.device).requires_grad_(True), inputs.positions)
     running: list[str] = []
 
     def enter(name: str) -> Any:

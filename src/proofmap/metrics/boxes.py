@@ -16,6 +16,7 @@ from torch import Tensor
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Box, Inputs
 from proofmap.core.labels import NO_LABEL
+from proofmap.methods.grids import interpolated
 from proofmap.methods.method import Cost
 from proofmap.metrics.judged import Judged
 from proofmap.metrics.localisation import LocalisationMetric
@@ -122,11 +123,8 @@ def crops(images: Tensor, boxes: Boxes, inputs: Inputs) -> Tensor:
             for a, b, side, count in ends
         ]
         one: Tensor = images[p : p + 1][(..., *inside)]  # type: ignore[index]
-        found[p] = F.interpolate(one, size=sides, mode=_MODES[axes], align_corners=False)[0]
+        found[p] = interpolated(one, sides)[0]
     return found
-
-
-_MODES = {1: "linear", 2: "bilinear", 3: "trilinear"}
 
 
 LEAST_AREA = 0.05

@@ -52,12 +52,12 @@ class LocalisationMetric(Metric):
 
 def box_distance(box: Box, positions: Sequence[int], device: torch.device) -> Tensor:
     """The distance ``(*positions)`` between the centre of each position and a box; 0 inside the box. For inputs with one axis, only
-    the left and right sides of the box count.
+    the left and right sides of the box count. In a volume, the box is in every slice.
     """
     left, top, right, bottom = box
-    sides = [(left, right)] if len(positions) == 1 else [(top, bottom), (left, right)]
+    sides = [(top, bottom), (left, right)][-len(positions) :]
     total = torch.zeros(tuple(positions), device=device)
-    for axis, (low, high) in enumerate(sides):
+    for axis, (low, high) in enumerate(sides, start=len(positions) - len(sides)):
         middle = torch.arange(positions[axis], device=device, dtype=torch.float32) + 0.5
         beyond = torch.maximum(low - middle, middle - high).clamp_min(0)
         total = total + beyond.view([-1 if k == axis else 1 for k in range(len(positions))]).square()

@@ -26,7 +26,7 @@ _BLUR = f"standard deviation of the Gaussian, in cells; a cell is 1/{_CELLS} of 
 
 @METRICS.register
 class Roughness(Metric):
-    """The length of the border of a map's top share, relative to the border of one square (in one dimension: one piece) of the same size.
+    """The length of the border of a map's top share, relative to the border of one square (in one dimension: one piece, in three: one cube) of the same size.
 
         roughness = |{pairs of neighbours of which exactly one is shown}| / (4 sqrt(shown positions))
 
@@ -67,7 +67,8 @@ class Roughness(Metric):
         axes = tuple(range(1, shown.ndim))
         border = torch.stack([shown.diff(dim=axis).sum(dim=axes) for axis in axes]).sum(dim=0)
         size = shown.sum(dim=axes).clamp_min(1).float()
-        unit = 2 * len(axes) * size ** ((len(axes) - 1) / len(axes))
+        long = max(1, sum(side > 1 for side in shown.shape[1:]))
+        unit = 2 * long * size ** ((long - 1) / long)
         return border / unit
 
 

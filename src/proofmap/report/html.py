@@ -32,7 +32,7 @@ from proofmap.report.label_matrix import mean_matrix
 from proofmap.report.listed import WORDS_NOTE
 from proofmap.report.opening import headline, opening
 from proofmap.report.page_pictures import json_number, pictures_of
-from proofmap.report.pictures import SIGNED_WORDS, hidden_of
+from proofmap.report.pictures import SIGNED_WORDS, hidden_of, view_of
 from proofmap.results import score_tables, tables
 from proofmap.results.evaluation import Evaluation, Results, evaluation_of
 from proofmap.results.notes import MARK, different_images, is_marked, rule_words
@@ -104,8 +104,10 @@ def write_report(
         choice = Choice.of(evaluation, among=evaluation.pictured)
     pictures, drawing = pictures_of(evaluation, list(choice.reasons), most_labels)
     for picture in pictures:
-        picture.record["crop"] = crops(picture.record["index"])
-        picture.record["reasons"] = [without_folders(r) for r in choice.reasons[picture.record["index"]]]
+        index = picture.record["index"]
+        view = view_of(evaluation, index).view_words
+        picture.record["crop"] = " ".join(filter(None, [crops(index), view]))
+        picture.record["reasons"] = [without_folders(r) for r in choice.reasons[index]]
     record |= {"banner": banner, "choice": choice.rule, "pictured": [p.record for p in pictures], **drawing}
     record["explained"] = headline(evaluation, list(choice.reasons)) if explained else None
     first = None if explained else opening(evaluation, record["verdict"]["methods"])

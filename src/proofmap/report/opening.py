@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from proofmap.core.inputs import Inputs
 from proofmap.core.labels import UNBELIEVED, LabelRule
 from proofmap.core.text import counted
 from proofmap.report.listed import words_of
 from proofmap.report.page_pictures import photo_uri
-from proofmap.report.pictures import KEPT_SHARE, data_uri, hidden_of, masked_photo
+from proofmap.report.pictures import KEPT_SHARE, data_uri, hidden_of, masked_photo, view_of
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.notes import fill_words
 from proofmap.results.proof_shape import (
@@ -36,7 +37,7 @@ def opening(evaluation: Evaluation, named: Sequence[str]) -> dict[str, Any] | No
     if result is None or found is None:
         return None
     index, believed, wrong = found
-    inputs = evaluation.inputs
+    inputs = view_of(evaluation, index)
     noun = inputs.singular
     proof, attempt = (shape_of(evaluation, result, index, place) for place in (believed, wrong))
     names = [evaluation.label_name(index, place) for place in (believed, wrong)]
@@ -49,7 +50,7 @@ def opening(evaluation: Evaluation, named: Sequence[str]) -> dict[str, Any] | No
     def picture(place: int, share: float) -> dict[str, Any]:
         """The top ``share`` of the input's positions, as a picture or, for texts, as indices of words."""
         if not worded:
-            return {"picture": _kept(evaluation, result, index, place, share)}
+            return {"picture": _kept(evaluation, result, index, place, share, inputs)}
         order = positions_in_order(evaluation, result, index, place)
         return {"shown": sorted(order[: round(share * len(order))])}
 
@@ -142,10 +143,12 @@ def _share_of_peak(result: MethodResult, index: int, place: int) -> float:
     return int(curves.counts[some][best]) / curves.positions
 
 
-def _kept(evaluation: Evaluation, result: MethodResult, index: int, place: int, share: float) -> str:
+def _kept(
+    evaluation: Evaluation, result: MethodResult, index: int, place: int, share: float, inputs: Inputs
+) -> str:
     heat = evaluation.map_of(result, index, place)
     hidden = hidden_of(evaluation)[0]
-    kept = masked_photo(evaluation.image_of(index), heat, evaluation.inputs, share, hidden)
+    kept = masked_photo(evaluation.image_of(index), heat, inputs, share, hidden)
     return data_uri(kept, "PNG", optimize=True)
 
 

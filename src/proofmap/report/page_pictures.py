@@ -36,6 +36,7 @@ from proofmap.report.pictures import (
     drawn_series,
     per_pixel,
     photo,
+    view_of,
 )
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.notes import fill_words
@@ -149,7 +150,7 @@ def shown_places(evaluation: Evaluation, index: int, most: int) -> list[int]:
 
 def picture_of(evaluation: Evaluation, index: int, places: Sequence[int], counts: Sequence[int]) -> Picture:
     """The :class:`Picture` of one image: everything that the page shows of it, for the labels at ``places``."""
-    image, inputs = evaluation.image_of(index), evaluation.inputs
+    image, inputs = evaluation.image_of(index), view_of(evaluation, index)
     height, width = inputs.picture_size()
     order = evaluation.f[index].nan_to_num(-1).argsort(descending=True).tolist()
     levels, methods = [], []
@@ -169,7 +170,7 @@ def picture_of(evaluation: Evaluation, index: int, places: Sequence[int], counts
                 "curve": _curves(result, index, places, counts),
             }
         )
-        levels.append(levels_uri(np.stack([per_pixel(level, inputs) for level in found])))
+        levels.append(levels_uri(np.stack([per_pixel(level, inputs, len(counts)) for level in found])))
     if inputs.has_names:
         methods = [
             {

@@ -103,6 +103,15 @@ def colour_bar(width: int, height: int) -> Image.Image:
 KEPT_SHARE = 0.2
 
 
+def view_of(evaluation: Evaluation, index: int) -> Inputs:
+    """The inputs of an evaluation, drawn so that the pictures of one of them show what its maps prove."""
+    return evaluation.inputs.facing(
+        evaluation.map_of(result, index, j)
+        for result in evaluation.results
+        for j in evaluation.places_of(index)
+    )
+
+
 def photo(image: Tensor, inputs: Inputs) -> Image.Image:
     """The Pillow picture of an image tensor in the form that the net takes."""
     return Image.fromarray(inputs.picture(image))
@@ -111,7 +120,8 @@ def photo(image: Tensor, inputs: Inputs) -> Image.Image:
 def overlay(image: Tensor, heat: Tensor, inputs: Inputs, *, signed: bool = False) -> Image.Image:
     """A picture of the heat map in colour over the image in gray. A signed map has two colours around zero."""
     gray = np.asarray(photo(image, inputs).convert("L").convert("RGB"), dtype=np.float64)
-    colours = heat_colours(per_pixel(displayed(heat, signed=signed), inputs), signed=signed)
+    values = per_pixel(displayed(heat, signed=signed), inputs, 0.5 * signed)
+    colours = heat_colours(values, signed=signed)
     mixed = 0.35 * gray + 0.65 * colours
     return Image.fromarray(mixed.round().astype(np.uint8))
 
@@ -124,9 +134,9 @@ def masked_photo(
     return Image.fromarray(np.where(keep[..., None], inputs.picture(image), np.array(hidden, np.uint8)))
 
 
-def per_pixel(values: np.ndarray, inputs: Inputs) -> np.ndarray:
-    """The values ``(h, w)`` of a picture's pixels, from values ``(*positions,)`` of the input's positions."""
-    found: np.ndarray = values.reshape(-1)[inputs.pixel_positions().numpy()]
+def per_pixel(values: np.ndarray, inputs: Inputs, between: float = 0.0) -> np.ndarray:
+    """The values ``(h, w)`` of a picture's pixels, from values ``(*positions,)`` of the input's positions; ``between`` if a pixel shows none."""
+    found: np.ndarray = np.append(values, values.dtype.type(between))[inputs.pixel_positions().numpy()]
     return found
 
 

@@ -30,6 +30,7 @@ from proofmap.report.pictures import (
     overlay,
     per_pixel,
     photo,
+    view_of,
 )
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.notes import WRONG_WORDS, fill_notes, fill_words
@@ -49,6 +50,8 @@ _TINT, _LINE_INK = (222, 236, 230), 200
 _BAR, _LEAST_BAR = 140, 60
 
 
+_WIDE = 300
+"""Width of a picture that shows several slices, in pixels."""
 _NOTES = (
     "Upper bar: pale, the net's probability of the label on the whole {noun} (f); in it, its average while the map's {positions} are shown, "
     "best first (AUC), and a line up to the largest value. Lower bar: the share of the {positions} that reaches f.",
@@ -261,7 +264,7 @@ def picture_ratio(inputs: Inputs) -> float:
 def proof_sheet(evaluation: Evaluation, index: int, crop: str = "") -> Image.Image:
     """The sheet of one image and the first method: for each label the heat map, the picture with only the top positions, and what the map
     proves. ``crop`` is a note on how much of the original the net sees."""
-    result, image, inputs = evaluation.results[0], evaluation.image_of(index), evaluation.inputs
+    result, image, inputs = evaluation.results[0], evaluation.image_of(index), view_of(evaluation, index)
     about = (SheetText(f"the {inputs.singular}", strong=True), SheetText(f"maps by {result.name}"))
     colour, words = hidden_of(evaluation)
     top = [SheetCell(photo(image, inputs), about)]
@@ -282,17 +285,18 @@ def proof_sheet(evaluation: Evaluation, index: int, crop: str = "") -> Image.Ima
             bottom.append(SheetCell(masked_photo(image, heat, inputs, hidden=colour)))
     title = f"{evaluation.image_names[index]}: what does each heat map prove?"
     notes = [
-        *([crop] if crop else []),
+        *filter(None, [crop, inputs.view_words]),
         *sheet_notes(evaluation, index),
         *([] if isinstance(inputs, Series) else [words]),
     ]
-    return sheet(title, [top, bottom], notes, ratio=picture_ratio(inputs), signed=result.signed)
+    side, ratio = _WIDE if inputs.view_words else 224, picture_ratio(inputs)
+    return sheet(title, [top, bottom], notes, side=side, ratio=ratio, signed=result.signed)
 
 
 def comparison_sheet(evaluation: Evaluation, index: int, crop: str = "") -> Image.Image:
     """The sheet of one image and all methods, with a row per method and a column per label. ``crop`` is a note on how much of the original
     the net sees."""
-    image, inputs, labels = evaluation.image_of(index), evaluation.inputs, _labels(evaluation, index)
+    image, inputs, labels = evaluation.image_of(index), view_of(evaluation, index), _labels(evaluation, index)
     head = [SheetCell(None)]
     for j, label in labels:
         name = SheetText(evaluation.label_names[label], strong=True)
@@ -314,8 +318,8 @@ def comparison_sheet(evaluation: Evaluation, index: int, crop: str = "") -> Imag
     return sheet(
         title,
         rows,
-        [*([crop] if crop else []), *sheet_notes(evaluation, index)],
-        side=190,
+        [*filter(None, [crop, inputs.view_words]), *sheet_notes(evaluation, index)],
+        side=_WIDE if inputs.view_words else 190,
         ratio=picture_ratio(inputs),
         signed=any(result.signed for result in evaluation.results),
     )

@@ -117,11 +117,11 @@ def open_study_data(
 ) -> tuple[Dataset, Classifier | None]:
     """The study's data, and the net if it was given or had to be loaded to read the data, else None.
 
-    How a CSV file is read depends on the net, unless the kind of data is written before the file name: ``series:beats.csv``. Models in files
-    of other libraries (``onnx:FILE``) read their columns from the data, so for these the data is opened first.
+    How a CSV file or a file of arrays is read depends on the net, unless the kind of data is written before the file name: ``series:beats.csv``.
+    Models in files of other libraries (``onnx:FILE``) read their columns from the data, so for these the data is opened first.
     """
-    by_net = read_for(study.data, "rows") != study.data and not ModelSpec.parse(study.model).reads_file
-    if classifier is None and by_net:
+    by_net = any(read_for(study.data, kind) != study.data for kind in ("rows", "volumes"))
+    if classifier is None and by_net and not ModelSpec.parse(study.model).reads_file:
         classifier = load_classifier(study.model, weights=study.weights, device=device)
     data = study.data if classifier is None else read_for(study.data, classifier.inputs.kind)
     return open_data(data), classifier

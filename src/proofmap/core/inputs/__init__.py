@@ -1,7 +1,7 @@
-"""Kinds of input: pictures, series, rows of a table, texts, and kinds that other packages register.
+"""Kinds of input: pictures, volumes, series, rows of a table, texts, and kinds that other packages register.
 
 A *position* is a part of the input that is shown or hidden as a whole, and that has one value in a map: a pixel of a picture (all
-channels together), a time step of a series, a column of a row, a word of a text. Code that ranks, composes, reads or draws inputs uses the
+channels together), a voxel of a volume, a time step of a series, a column of a row, a word of a text. Code that ranks, composes, reads or draws inputs uses the
 classifier's :class:`Inputs`; no other code knows the number of axes.
 """
 
@@ -19,6 +19,7 @@ from proofmap.core.inputs.rows import Rows
 from proofmap.core.inputs.series import Series
 from proofmap.core.inputs.text import Text, TextInputs
 from proofmap.core.inputs.tokens import Tokens
+from proofmap.core.inputs.volumes import Volumes
 from proofmap.core.registry import Registry
 
 __all__ = [
@@ -33,11 +34,12 @@ __all__ = [
     "Text",
     "TextInputs",
     "Tokens",
+    "Volumes",
 ]
 
 KINDS: Registry[Inputs] = Registry("kind of input", "proofmap.inputs", attribute="kind")
 """The kinds of inputs, by their names in records."""
-for _kind in (Pictures, Series, Rows, Text, Tokens):
+for _kind in (Pictures, Series, Rows, Text, Tokens, Volumes):
     KINDS.register(_kind)
 
 

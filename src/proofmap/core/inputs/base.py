@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
@@ -68,6 +68,8 @@ class Inputs(ABC):
     """Whether adjacent positions belong together, so that blur, grids and smoothness have a meaning."""
     has_order: ClassVar[bool] = True
     """Whether the order of positions has a meaning. The columns of a table have no such order."""
+    view_words: ClassVar[str] = ""
+    """Which part of an input its picture shows; empty if it shows all."""
     limits: ClassVar[tuple[float, float] | None] = None
     """The least and the greatest value; None if values are unlimited."""
 
@@ -316,7 +318,12 @@ class Inputs(ABC):
 
     def _shape_advice(self, given: Tensor) -> str:
         """How to change a tensor of the wrong shape into inputs, or an empty text if that is not known. It continues a sentence."""
-        return f"; for one {self.singular} write x[None]" if tuple(given.shape) == self.shape else ""
+        own, axes = tuple(given.shape), len(self.shape)
+        if axes > 2 and own[-axes:] == (*self.shape[1:], self.channels) and given.ndim <= axes + 1:
+            return f"; channels come before height and width: write x.movedim(-1, -{axes})"
+        if axes > 2 and self.channels == 1 and own[1 - axes :] == self.shape[1:] and given.ndim <= axes:
+            return f"; {self.noun} have an axis of channels: write x.unsqueeze(-{axes})"
+        return f"; for one {self.singular} write x[None]" if own == self.shape else ""
 
     # ---- data, records, pictures --------------------------------------------------------------------------------
 
@@ -371,8 +378,12 @@ class Inputs(ABC):
     def picture(self, x: Tensor) -> np.ndarray:
         """A picture ``(h, w, 3)`` of one input ``x``, with uint8 values."""
 
+    def facing(self, maps: Iterable[Tensor]) -> Self:
+        """These inputs, drawn so that pictures show what matters in the maps ``(*positions)`` of one input."""
+        return self
+
     def pixel_positions(self) -> Tensor:
-        """The index of the position that each pixel ``(h, w)`` of :meth:`picture` shows."""
+        """The index of the position that each pixel ``(h, w)`` of :meth:`picture` shows; -1 if it shows none."""
         height, width = self.picture_size()
         places = self._places(torch.device("cpu"))
         places = torch.arange(self.count) if places is None else places

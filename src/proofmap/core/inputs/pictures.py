@@ -48,7 +48,10 @@ def _height_and_width(size: Any) -> tuple[int, int]:
     except (TypeError, ValueError):
         sides = ()
     if len(sides) != 2 or not all(side.is_integer() for side in sides):
-        raise InputError(f"size must be (height, width) in pixels, or one number for a square, not {size!r}")
+        volumes = f"; for volumes write inputs=pm.Volumes(size={size!r})" if len(sides) == 3 else ""
+        raise InputError(
+            f"size must be (height, width) in pixels, or one number for a square, not {size!r}{volumes}"
+        )
     height, width = map(int, sides)
     if min(height, width) < 1:
         raise InputError(f"size must be positive, not {(height, width)}")
@@ -115,14 +118,6 @@ class Pictures(Inputs):
     @property
     def positions(self) -> tuple[int, ...]:
         return self.size
-
-    def _shape_advice(self, given: Tensor) -> str:
-        channels, height, width = self.shape
-        if tuple(given.shape[-3:]) == (height, width, channels) and given.ndim in (3, 4):
-            return "; channels come before height and width: write x.movedim(-1, -3)"
-        if channels == 1 and tuple(given.shape[-2:]) == (height, width) and given.ndim in (2, 3):
-            return "; pictures have an axis of channels: write x.unsqueeze(-3)"
-        return super()._shape_advice(given)
 
     def prepare(self, item: Any, *, cropped: bool = False) -> Tensor:
         """The photo ``item``, resized to the input size, as a tensor. Gray-scale becomes RGB, and transparent pixels show the neutral
@@ -215,15 +210,20 @@ class Pictures(Inputs):
             x = x * std + mean
         elif self.unlimited:
             x = (x - x.min()) / (x.max() - x.min()).clamp_min(1e-6)
-        colours = x[:3] if len(x) >= 3 else x.mean(dim=0).expand(3, -1, -1)
-        drawn: np.ndarray = (colours.clamp(0, 1).cpu() * 255).round().to(torch.uint8).permute(1, 2, 0).numpy()
-        return drawn
+        return as_rgb(x)
 
     def pixel_positions(self) -> Tensor:
         return torch.arange(self.count).view(self.size)
 
     def picture_size(self) -> tuple[int, int]:
         return self.size
+
+
+def as_rgb(x: Tensor) -> np.ndarray:
+    """The colours ``(..., 3)``, uint8, of values ``(C, ...)`` in [0, 1]."""
+    colours = x[:3] if len(x) >= 3 else x.mean(dim=0).expand(3, *x.shape[1:])
+    drawn: np.ndarray = (colours.clamp(0, 1).cpu() * 255).round().to(torch.uint8).movedim(0, -1).numpy()
+    return drawn
 
 
 # ---- resizing and cropping --------------------------------------------------------------------------------------

@@ -439,7 +439,9 @@ class TrainedMasker(Method):
 
     def _load(self, classifier: Classifier) -> Masker:
         if not isinstance(classifier.inputs, Pictures):
-            raise InputError(f"{self.name} is for pictures; {classifier.name} takes {classifier.inputs.noun}")
+            raise InputError(
+                f"{self.name} is for pictures; {classifier.name} takes {classifier.inputs.noun}. Masks without training: belief-mask, learned-mask"
+            )
         path = Path(self.weights) if self.weights else self._packaged(classifier)
         if path.suffix != ".safetensors" and (found := self.read_published(path, classifier)) is not None:
             published, encoder = found

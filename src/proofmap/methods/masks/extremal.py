@@ -32,7 +32,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.methods.gradients.plain import check_differentiable
-from proofmap.methods.grids import enlarged, smoothing, upsamplings
+from proofmap.methods.grids import enlarged, shorter_side, smoothing, upsamplings
 from proofmap.methods.masks.engine import MaskProblem, Slots
 from proofmap.methods.masks.method import MaskMethod, WholeNet
 from proofmap.methods.method import METHODS, Cost
@@ -200,7 +200,7 @@ class ExtremalPerturbation(WholeNet, MaskMethod):
     def merged(self, masks: Tensor) -> Tensor:
         maps = masks.sum(dim=2)
         positions = maps.shape[2:]
-        sigma = self.smooth * min(positions)
+        sigma = self.smooth * shorter_side(positions)
         return enlarged(maps, [smoothing(side, sigma, device=maps.device) for side in positions])
 
     def cost(self, labels: int, session: Session | None = None) -> Cost:
@@ -212,31 +212,35 @@ class MaxConvolution:
 
     def __init__(self, settings: ExtremalPerturbation, inputs: Inputs, device: torch.device) -> None:
         scale = max(inputs.positions) / _SIDE
-        apart = settings.step * (_APART if len(inputs.positions) > 2 else 1)
+        long = [side > 1 for side in inputs.positions]
+        apart = settings.step * (_APART if sum(long) > 2 else 1)
         step, sigma = apart * scale, settings.sigma * scale
-        self.cells = [max(1, math.ceil(side / step)) for side in inputs.positions]
-        self.points = [_FINE * cells for cells in self.cells]
-        self.reach = 1 + math.ceil(settings.sigma / apart)
+        self.cells = [math.ceil(side / step) if side > 1 else 1 for side in inputs.positions]
+        self.fine = [_FINE if several else 1 for several in long]
+        self.points = [fine * cells for fine, cells in zip(self.fine, self.cells, strict=True)]
+        reach = 1 + math.ceil(settings.sigma / apart)
+        self.reach = [reach if several else 0 for several in long]
         self.up = upsamplings(self.points, inputs.positions, device=device)
-        window = torch.arange(-self.reach, self.reach + 1, dtype=torch.float32)
-        within = (torch.arange(_FINE, dtype=torch.float32) + 0.5) / _FINE - 0.5
         axes = len(self.cells)
         away = torch.zeros([1] * (2 * axes))
         for axis, (cells, side) in enumerate(zip(self.cells, inputs.positions, strict=True)):
+            window = torch.arange(-self.reach[axis], self.reach[axis] + 1, dtype=torch.float32)
+            within = (torch.arange(self.fine[axis], dtype=torch.float32) + 0.5) / self.fine[axis] - 0.5
             distance = (within[:, None] - window) * side / cells
             shape = [1] * (2 * axes)
             shape[axis], shape[axes + axis] = distance.shape
             away = away + distance.square().view(shape)
         kernel = torch.exp(-2 * (away.sqrt() / sigma - 0.5).clamp_min(0).square())
-        self.kernel = kernel.view(_FINE**axes, -1).to(device)
+        self.kernel = kernel.view(math.prod(self.fine), -1).to(device)
 
     def __call__(self, weights: Tensor) -> Tensor:
         """Masks at points ``(P, K, *points)`` from weights ``(P, K, *cells)``."""
         axes, around = len(self.cells), weights
         for axis in range(axes):
-            around = _with_edges(around, 2 + axis, self.reach).unfold(2 + axis, 2 * self.reach + 1, 1)
+            reach = self.reach[axis]
+            around = _with_edges(around, 2 + axis, reach).unfold(2 + axis, 2 * reach + 1, 1)
         points = smooth_maximum(around.flatten(2 + axes), self.kernel)
-        points = points.view(*weights.shape, *[_FINE] * axes)
+        points = points.view(*weights.shape, *self.fine)
         pairs = [place for axis in range(2, 2 + axes) for place in (axis, axes + axis)]
         return points.permute(0, 1, *pairs).reshape(*weights.shape[:2], *self.points)
 

@@ -32,7 +32,7 @@ from proofmap.core import streams
 from proofmap.core.batching import in_batches
 from proofmap.fills import Blur, Fill
 from proofmap.fills.simple import Median
-from proofmap.methods.grids import enlarged, smoothing
+from proofmap.methods.grids import draw_order, enlarged, smoothing
 from proofmap.methods.masks.engine import Slots
 from proofmap.methods.masks.method import CompositeProblem, MaskMethod, WholeNet, add_noise_
 from proofmap.methods.method import METHODS, Cost
@@ -139,7 +139,8 @@ class FongVedaldiProblem(CompositeProblem):
         """Shift inputs, backgrounds, and the matrices that enlarge masks. All three are shifted by the same random amounts for each pair.
         Edges are repeated.
         """
-        amounts = streams.integers(keys, len(self.up), self.jitter + 1) - self.jitter // 2
+        axes = len(self.up)
+        amounts = streams.integers(keys, axes, self.jitter + 1)[:, draw_order(axes)] - self.jitter // 2
         up: list[Tensor] = []
         index = torch.zeros_like(amounts[:, 0])
         for k, matrix in enumerate(self.up):

@@ -33,7 +33,6 @@ from proofmap.classifier.view import view_of
 from proofmap.core import streams
 from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
-from proofmap.core.inputs import Pictures
 from proofmap.core.tensors import exact
 from proofmap.fills import Fill, Images
 from proofmap.methods.gradients.plain import check_differentiable
@@ -93,9 +92,9 @@ class Tail:
         with watch_outputs(self.whole, [self.layer], outputs.__setitem__), torch.no_grad():
             self.whole(self.classifier.normalised(images, self.dtype))
         output = outputs[self.layer]
-        if not isinstance(output, Tensor) or output.ndim != 4:
+        if not isinstance(output, Tensor) or output.ndim != images.ndim:
             raise InputError(
-                f"layer {self.layer!r} does not give a spatial map (N, C, h, w); name another one"
+                f"layer {self.layer!r} does not give a spatial map with as many axes as the input; name another one"
             )
         return output.float()
 
@@ -146,23 +145,26 @@ class Tail:
 
 
 def find_bottleneck(classifier: Classifier) -> str:
-    """The name of the last layer that all information passes through and whose map ``(h, w)`` is at least twice as fine, along each axis, as
+    """The name of the last layer that all information passes through and whose map ``(h, w)`` is at least twice as fine, in height and width, as
     that of the last spatial layer. If there is no such layer, the last spatial layer that all information passes through.
     """
-    if not isinstance(classifier.inputs, Pictures) or not isinstance(classifier.net, nn.Module):
+    positions = classifier.inputs.positions
+    if len(positions) < 2 or not isinstance(classifier.net, nn.Module):
         raise InputError(
-            "a bottleneck needs a spatial layer of a torch module that takes pictures; use a method without layers"
+            "a bottleneck needs a spatial layer of a torch module that takes pictures or volumes; use a method without layers"
         )
     view = _private(classifier, classifier.dtype)
     blank = torch.zeros_like(classifier.blank(1), dtype=classifier.dtype)
     spatial = {
         name: output.shape[2:]
         for name, output in _outputs_in_order(view, blank).items()
-        if isinstance(output, Tensor) and output.ndim == 4 and is_spatial(output.shape[2:], classifier.size)
+        if isinstance(output, Tensor)
+        and output.ndim == blank.ndim
+        and is_spatial(output.shape[2:], positions)
     }
     if spatial:
-        coarse = list(spatial.values())[-1]
-        fine = [n for n, (h, w) in spatial.items() if h >= 2 * coarse[0] and w >= 2 * coarse[1]]
+        height, width = list(spatial.values())[-1][-2:]
+        fine = [n for n, sides in spatial.items() if sides[-2] >= 2 * height and sides[-1] >= 2 * width]
         rest = [n for n in spatial if n not in fine]
         for name in [*reversed(fine), *reversed(rest)]:
             try:
@@ -170,9 +172,7 @@ def find_bottleneck(classifier: Classifier) -> str:
             except InputError:
                 continue
             return name
-    raise InputError(
-        "no layer has a spatial map (N, C, h, w) that all information passes; name one with layer="
-    )
+    raise InputError("no layer has a spatial map that all information passes; name one with layer=")
 
 
 def _private(classifier: Classifier, dtype: torch.dtype) -> nn.Module:

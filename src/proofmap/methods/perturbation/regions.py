@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Literal
 
 import torch
@@ -185,8 +186,8 @@ Superpixels = Literal["slic", "grid"]
 _ITERATIONS = 10
 _LEVELS = 2**16
 """Number of integer steps per unit of a colour; colours are summed as integers."""
-_TOGETHER = 16
-"""Number of images that are divided into regions at once."""
+_TOGETHER = 2**20
+"""Number of positions, of all images together, that are divided into regions at once."""
 
 
 @dataclass(frozen=True)
@@ -246,61 +247,73 @@ def cells_of(inputs: Inputs, count: int) -> tuple[int, ...]:
 
 def grid_regions(images: Tensor, inputs: Inputs, cells: Sequence[int]) -> Regions:
     """The cells of a grid as regions, numbered row by row. ``cells`` is the number of cells along each axis."""
-    index = torch.zeros((), dtype=torch.long, device=images.device)
-    for side, few in zip(inputs.positions, cells, strict=True):
-        index = index[..., None] * few + torch.arange(side, device=images.device) * few // side
+    index = _numbered(_cells_along(inputs.positions, cells, images.device), cells)
     return Regions(index.expand(len(images), *inputs.positions), math.prod(cells))
 
 
+def _cells_along(sides: Sequence[int], cells: Sequence[int], device: torch.device) -> list[Tensor]:
+    """For each axis, the cell ``(side,)`` of each place along it."""
+    pairs = zip(sides, cells, strict=True)
+    return [torch.arange(side, device=device) * few // side for side, few in pairs]
+
+
+def _numbered(along: Sequence[Tensor], cells: Sequence[int]) -> Tensor:
+    """The number of each position's cell ``(*positions)``, counted row by row, from its cell along each axis."""
+    index = torch.zeros((), dtype=torch.long, device=along[0].device)
+    for line, few in zip(along, cells, strict=True):
+        index = index[..., None] * few + line
+    return index
+
+
 def cut(images: Tensor, inputs: Inputs, count: int, superpixels: Superpixels, compactness: float) -> Regions:
-    """Divide each input into about ``count`` regions: superpixels of pictures, equal parts of other inputs."""
+    """Divide each input into about ``count`` regions: superpixels of pictures, supervoxels of volumes, equal parts of other inputs."""
     cells = cells_of(inputs, count)
     regions = grid_regions(images, inputs, cells)
-    if superpixels == "grid" or not isinstance(inputs, Pictures):
+    if superpixels == "grid" or not inputs.has_neighbours or len(inputs.positions) < 2:
         return regions
-    parts = [slic(part, cells, compactness) for part in images.split(_TOGETHER)]
+    parts = [slic(part, cells, compactness) for part in images.split(max(1, _TOGETHER // inputs.count))]
     return Regions(torch.cat(parts) if parts else regions.index, regions.count)
 
 
 def slic(images: Tensor, cells: Sequence[int], compactness: float) -> Tensor:
-    """Superpixels ``(N, H, W)`` of pictures ``(N, C, H, W)``, by k-means of colour and place.
+    """Superpixels ``(N, *positions)`` of pictures ``(N, C, H, W)``, or supervoxels of volumes, by k-means of colour and place.
 
-    Each pixel belongs to the superpixel with the smallest value of the following, among the nine superpixels that start around it:
+    Each position belongs to the superpixel with the smallest value of the following, among those that start around it (nine in a picture, 27
+    in a volume):
 
-        |colour - mean colour|^2 + (compactness / S)^2 |place - mean place|^2,      S^2 = pixels per superpixel
+        |colour - mean colour|^2 + (compactness / S)^2 |place - mean place|^2,      S = side of a superpixel, in positions
 
     Colours are CIELAB if there are three channels. Unlike in the paper, a superpixel may have several parts.
     """
-    n, _, height, width = images.shape
-    rows, columns = cells
-    count = rows * columns
-    y, x = torch.arange(height, device=images.device), torch.arange(width, device=images.device)
-    row, column = y * rows // height, x * columns // width
-    place = torch.stack(torch.meshgrid(y, x, indexing="ij")).flatten(1)  # (2, pixels)
+    n, sides, device = len(images), images.shape[2:], images.device
+    axes, count = len(sides), math.prod(cells)
+    along = _cells_along(sides, cells, device)
+    place = torch.stack(torch.meshgrid(*(torch.arange(side, device=device) for side in sides), indexing="ij"))
     colour = (colours(images).flatten(2) * _LEVELS).round().long()
-    # (N, C + 2, pixels), whole numbers
-    features = torch.cat([colour, place.expand(n, -1, -1) * _LEVELS], dim=1)
-    side2 = height * width / count
-    weights = torch.ones(features.shape[1], device=images.device)
-    weights[-2:] = compactness / math.sqrt(side2)
+    # (N, C + axes, positions), whole numbers
+    features = torch.cat([colour, place.flatten(1).expand(n, -1, -1) * _LEVELS], dim=1)
+    long = max(1, sum(side > 1 for side in sides))
+    weights = torch.ones(features.shape[1], device=device)
+    weights[-axes:] = compactness / (math.prod(sides) / count) ** (1 / long)
 
-    index = (row[:, None] * columns + column).flatten().expand(n, -1).contiguous()
+    offsets = sorted(
+        product((-1, 0, 1), repeat=axes), key=any
+    )  # its own cell is the first, so it wins if distances are equal
+    index = _numbered(along, cells).flatten().expand(n, -1).contiguous()
     for _ in range(_ITERATIONS):
         means = _means(features, index, count)
-        nearest = torch.full(index.shape, torch.inf, device=images.device)
-        for dy, dx in _NEIGHBOURS:
-            near_row, near_column = (row + dy).clamp(0, rows - 1), (column + dx).clamp(0, columns - 1)
-            candidate = (near_row[:, None] * columns + near_column).flatten()
-            offset = (features - means[:, :, candidate]).float() * (weights[:, None] / _LEVELS)
-            distance = offset.square().sum(dim=1)
+        nearest = torch.full(index.shape, torch.inf, device=device)
+        for offset in offsets:
+            near = [
+                (line + step).clamp(0, few - 1) for line, step, few in zip(along, offset, cells, strict=True)
+            ]
+            candidate = _numbered(near, cells).flatten()
+            away = (features - means[:, :, candidate]).float() * (weights[:, None] / _LEVELS)
+            distance = away.square().sum(dim=1)
             closer = distance < nearest
             nearest = torch.where(closer, distance, nearest)
             index = torch.where(closer, candidate, index)
-    return index.view(n, height, width)
-
-
-_NEIGHBOURS = [(0, 0), *((dy, dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1) if (dy, dx) != (0, 0))]
-"""Offsets of the nine cells around a pixel. Its own cell is the first, so it wins if distances are equal."""
+    return index.view(n, *sides)
 
 
 def _means(features: Tensor, index: Tensor, count: int) -> Tensor:

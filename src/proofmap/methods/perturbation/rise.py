@@ -21,7 +21,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress, ProgressTask
-from proofmap.methods.grids import enlarged
+from proofmap.methods.grids import draw_order, enlarged
 from proofmap.methods.method import METHODS
 from proofmap.methods.perturbation.regions import MaskedNet, PerturbationMethod
 from proofmap.plugins.settings import Shortcuts, setting
@@ -125,11 +125,11 @@ class RISE(PerturbationMethod):
         if not inputs.has_neighbours:
             return (streams.uniform(keys, inputs.count) < self.shown).float().view(-1, *inputs.positions)
         grid = [min(self.grid, side) for side in inputs.positions]
-        cells = math.prod(grid)
+        cells, draws = math.prod(grid), draw_order(len(grid))
         masks = (streams.uniform(keys, cells) < self.shown).float().view(-1, *grid)
         for axis, (few, side) in enumerate(zip(grid, inputs.positions, strict=True)):
             cell = math.ceil(side / few)
-            shift = streams.integers(keys, 1, cell, start=cells + axis)
+            shift = streams.integers(keys, 1, cell, start=cells + draws[axis])
             place = torch.arange(side, device=keys.device) + shift + 0.5  # (B, side), on the enlarged grid
             source = (place * (few / ((few + 1) * cell)) - 0.5).clamp(0, few - 1)
             weights = (1 - (source[..., None] - torch.arange(few, device=keys.device)).abs()).clamp_min(0)
