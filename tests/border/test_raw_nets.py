@@ -165,7 +165,7 @@ def test_normalised_images_are_refused_where_pixels_are_declared() -> None:
             torch.zeros(2, 5, dtype=torch.long),
             r"whole numbers, such as tokens, need pm\.Classifier\(net, inputs=\.\.\.\)",
         ),
-        (NET, torch.zeros(2, 1, 4, 4, 4), r"inputs of this shape need pm\.Classifier"),
+        (NET, torch.zeros(2, 1, 4, 4, 4, 4), r"inputs of this shape need pm\.Classifier"),
     ],
 )
 def test_what_cannot_be_taken_as_it_is(net: Any, x: Any, message: str) -> None:
