@@ -159,12 +159,13 @@ def test_what_is_named_comes_in_the_order_it_is_named(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"there is no file or folder .*cat\.png"):
-        load_images(tmp_path / "cat.png", classifier())
-    with pytest.raises(InputError, match=r"there is no file .*cat\.png"):
-        decode_image(tmp_path / "cat.png")
-    with pytest.raises(InputError, match="cannot be read as an image"):
-        decode_image(tmp_path)
+    for read, place, told in (
+        (lambda path: load_images(path, classifier()), "cat.png", r"there is no file or folder .*cat\.png"),
+        (decode_image, "cat.png", r"there is no file .*cat\.png"),
+        (decode_image, "", "cannot be read as an image"),
+    ):
+        with pytest.raises(InputError, match=told):
+            read(tmp_path / place)
 
 
 def test_a_pipe_or_a_device_is_refused_wherever_a_picture_is_expected(tmp_path: Path) -> None:

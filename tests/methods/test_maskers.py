@@ -72,11 +72,16 @@ def test_scales_are_the_stages_of_a_net_the_coarsest_first() -> None:
     assert Scale.all_of(f, most=2) == found[:2]
 
 
-def test_layers_that_cannot_be_read_are_refused() -> None:
-    with pytest.raises(InputError, match="no layer of this net has one"):
-        Scale.all_of(linear_classifier(), most=4)
-    with pytest.raises(InputError, match="wraps a function"):
-        Scale.all_of(Classifier(lambda x: x.mean(dim=(2, 3)), size=4), most=4)
+@pytest.mark.parametrize(
+    "f, told",
+    [
+        (linear_classifier(), "no layer of this net has one"),
+        (Classifier(lambda x: x.mean(dim=(2, 3)), size=4), "wraps a function"),
+    ],
+)
+def test_layers_that_cannot_be_read_are_refused(f: Classifier, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        Scale.all_of(f, most=4)
 
 
 def test_features_are_what_the_layers_give() -> None:

@@ -295,11 +295,10 @@ def test_layers_in_front_are_not_run_again() -> None:
     assert front.tally.images == 0
 
 
-def test_a_layer_that_is_bypassed_is_refused() -> None:
-    with pytest.raises(InputError, match="name another one"):
-        Tail(residual(), "2.conv")
-    with pytest.raises(InputError, match="has no layer 'nine'"):
-        Tail(residual(), "nine")
+@pytest.mark.parametrize("layer, told", [("2.conv", "name another one"), ("nine", "has no layer 'nine'")])
+def test_a_layer_that_is_bypassed_is_refused(layer: str, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        Tail(residual(), layer)
 
 
 def test_the_bottleneck_is_the_last_way_through_that_is_twice_as_fine() -> None:

@@ -90,14 +90,18 @@ def test_of_boosted_trees_the_two_labels_have_opposite_values() -> None:
     assert torch.equal(maps[:, 0], -maps[:, 1]) and bool((maps != 0).any())
 
 
-def test_refusals() -> None:
+@pytest.mark.parametrize(
+    "spec, told",
+    [
+        ("shap:KernelExplainr", r"shap:KernelExplainr is not known.*Did you mean 'KernelExplainer'"),
+        ("shap", "shap needs a class of the library, such as shap:KernelExplainer"),
+        ("shap:TreeExplainer", r"needs a model of trees itself.*use shap:KernelExplainer"),
+    ],
+)
+def test_what_shap_refuses(spec: str, told: str) -> None:
     f, x = table(4)
-    with pytest.raises(InputError, match=r"shap:KernelExplainr is not known.*Did you mean 'KernelExplainer'"):
-        make_method("shap:KernelExplainr")
-    with pytest.raises(InputError, match=r"needs a model of trees itself.*use shap:KernelExplainer"):
-        make_method("shap:TreeExplainer")(f, x, torch.zeros(len(x), 1, dtype=torch.long))
-    with pytest.raises(InputError, match="shap needs a class of the library, such as shap:KernelExplainer"):
-        make_method("shap")
+    with pytest.raises(InputError, match=told):
+        make_method(spec)(f, x, torch.zeros(len(x), 1, dtype=torch.long))
 
 
 def test_without_the_package_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

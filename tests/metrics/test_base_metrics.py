@@ -129,13 +129,17 @@ def test_margins_look_inside_the_label_set_and_one_label_has_no_rival() -> None:
     assert make_game("insertion", target="rival").read(alone, z)[:, 1].tolist() == [0.5, 0.5]
 
 
-def test_ratios_refuse_targets_below_zero_and_curves_drawn_twice() -> None:
-    with pytest.raises(InputError, match="'margin' may be below zero"):
-        make_metric("completeness:target=margin")
-    with pytest.raises(InputError, match="drawn with the settings of soundness"):
-        make_metric("soundness:base=deletion(fill=blur)")
-    with pytest.raises(InputError, match=r"no target is named 'logits'\. Did you mean 'logit'"):
-        make_metric("insertion:target=logits")
+@pytest.mark.parametrize(
+    "spec, told",
+    [
+        ("completeness:target=margin", "'margin' may be below zero"),
+        ("soundness:base=deletion(fill=blur)", "drawn with the settings of soundness"),
+        ("insertion:target=logits", r"no target is named 'logits'\. Did you mean 'logit'"),
+    ],
+)
+def test_ratios_refuse_targets_below_zero_and_curves_drawn_twice(spec: str, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        make_metric(spec)
 
 
 # ---- pixel flipping ------------------------------------------------------------------------------------------------

@@ -296,6 +296,14 @@ def test_infinite_values_have_a_rank_and_are_accepted(
     assert torch.equal(insertion(f, images, infinite, labels).auc, insertion(f, images, maps, labels).auc)
 
 
+def test_one_label_for_each_image_may_come_without_a_dimension(
+    f: Classifier, images: Tensor, maps: Tensor, labels: Tensor
+) -> None:
+    expected = insertion(f, images, maps[:, :1], labels[:, :1]).auc
+    for heat, own in ((maps[:, 0].numpy(), labels[:, 0].numpy()), (maps[:, 0], labels[:, 0].tolist())):
+        assert torch.equal(insertion(f, images, heat, own).auc, expected)
+
+
 @pytest.mark.parametrize(
     "labels, told",
     [

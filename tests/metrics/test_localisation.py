@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from types import ModuleType
 
 import pytest
@@ -166,16 +167,24 @@ def test_montages_tell_a_method_from_cheating() -> None:
     assert honest == 1.0 and cheating == pytest.approx(0.5)
 
 
-def test_montages_and_objects_refuse_what_does_not_fit() -> None:
-    f = conv_classifier(8)
-    with pytest.raises(InputError, match="at least two labels"):
-        side_by_side(f.inputs, pixels(2, 8), [1, 1])  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="1 labels were given for 2"):
-        side_by_side(f.inputs, pixels(2, 8), [1])  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="objects of 1 images were given for 2"):
-        pm.evaluate(f, pixels(2, 8), methods=["gradient"], objects=[{0: [(0, 0, 1, 1)]}])
-    with pytest.raises(InputError, match="no label is named 'dog'"):
-        pm.evaluate(f, pixels(1, 8), methods=["gradient"], objects=[{"dog": [(0, 0, 1, 1)]}])
+@pytest.mark.parametrize(
+    "call, told",
+    [
+        (lambda f, x: side_by_side(f.inputs, x, [1, 1]), "at least two labels"),
+        (lambda f, x: side_by_side(f.inputs, x, [1]), "1 labels were given for 2"),
+        (
+            lambda f, x: pm.evaluate(f, x, methods="gradient", objects=[{0: [(0, 0, 1, 1)]}]),
+            "objects of 1 images were given for 2",
+        ),
+        (
+            lambda f, x: pm.evaluate(f, x[:1], methods="gradient", objects=[{"dog": [(0, 0, 1, 1)]}]),
+            "no label is named 'dog'",
+        ),
+    ],
+)
+def test_montages_and_objects_refuse_what_does_not_fit(call: Callable[..., object], told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        call(conv_classifier(8), pixels(2, 8))
 
 
 # ---- ROAD ----------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -119,22 +119,23 @@ def test_the_step_error_compares_with_every_second_point(rule: Rule) -> None:
 # ---- what is refused ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("within", [(0.6, 0.2), (0.0, 1.5)])
-def test_bad_ranges_are_named(within: tuple[float, float]) -> None:
-    with pytest.raises(InputError, match="range of shares"):
-        Quadrature(within=within)
-
-
 def test_the_released_range_is_not_moved_by_rounding() -> None:
     nodes = Quadrature(points=100, rule="right", within=(0.29, 0.58)).nodes(100)
     assert nodes.counts.tolist() == list(range(30, 59))
 
 
-def test_a_range_without_a_point_is_refused() -> None:
-    with pytest.raises(InputError, match=r"holds none of 4 points"):
-        Quadrature(points=4, rule="right", within=(0.3, 0.4)).nodes(1000)
-    with pytest.raises(InputError, match=r"holds none of 3 positions"):
-        Quadrature(within=(0.0, 0.2)).nodes(3)
+@pytest.mark.parametrize(
+    "settings, n, told",
+    [
+        ({"within": (0.6, 0.2)}, 1000, "range of shares"),
+        ({"within": (0.0, 1.5)}, 1000, "range of shares"),
+        ({"points": 4, "rule": "right", "within": (0.3, 0.4)}, 1000, "holds none of 4 points"),
+        ({"within": (0.0, 0.2)}, 3, "holds none of 3 positions"),
+    ],
+)
+def test_ranges_that_make_no_sense_are_refused(settings: dict[str, Any], n: int, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        Quadrature(**settings).nodes(n)
 
 
 # ---- games ---------------------------------------------------------------------------------------------------

