@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import proofmap as pm
+from tests.command import run
 from tests.toys import conv_net, drawn, normal, pixels
 
 X, TABLE = pixels(3, 6), normal(3, 4, seed=5)
@@ -139,3 +141,37 @@ def test_other_counts_of_images_are_refused() -> None:
             call()
     with pytest.raises(pm.InputError, match=r"state limits and error: ranges=\[...\], error="):
         of(TABLE, data=X, ranges=2, error=1)
+
+
+FILE = """
+import torch
+import proofmap as pm
+
+torch.manual_seed(0)
+net, rows = torch.nn.Bilinear(4, 2, 3), torch.rand(6, 2)
+inputs = pm.Rows(mean=(0.0,) * 4, std=(1.0,) * 4, names=("a", "b", "c", "d"))
+one, each = (pm.Classifier(net, inputs=inputs, given=given) for given in (rows[:1], rows))
+"""
+
+
+def test_a_run_takes_what_all_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("nets.py").write_text(FILE)
+    Path("rows.csv").write_text("a,b,c,d\n" + "".join(f"{k},1,2.5,{k * k / 9}\n" for k in range(6)))
+    words = (
+        "evaluate",
+        "--data",
+        "rows.csv",
+        "--labels",
+        "all",
+        "--methods",
+        "gradient",
+        "--no-pictures",
+        "-q",
+    )
+    assert run(monkeypatch, *words, "--model", "nets.py:one") == 0, capsys.readouterr().err
+    assert run(monkeypatch, *words, "--model", "nets.py:each", "--out", "other") == 2
+    assert "a run takes a net whose given inputs are the same" in capsys.readouterr().err
+    assert pm.load_classifier("nets.py:each", batch_size=2).own_given == 6

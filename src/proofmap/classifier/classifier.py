@@ -286,7 +286,10 @@ class Classifier:
     def with_net(self, net: nn.Module | Callable[[Tensor], Tensor], **changes: Any) -> Classifier:
         """A classifier of another net, with the inputs, labels, device and name of this one. ``changes`` are arguments of Classifier."""
         same = ("inputs", "outputs", "names", "label_set", "renormalise", "device", "name")
-        return Classifier(net, **{**{key: getattr(self, key) for key in same}, **changes})
+        other = Classifier(net, **{**{key: getattr(self, key) for key in same}, **changes})
+        if net is self.net:
+            other._beside, other.own_given = self._beside, self.own_given
+        return other
 
     def for_each(self, count: int) -> Iterator[tuple[Classifier, range]]:
         """The classifier for ``count`` images, with their indices; or one for each image, if each has its own ``given``."""
