@@ -207,9 +207,6 @@ def test_one_method_with_two_settings_is_two_methods(f: Classifier, images: Tens
         found["random"].score("speed")
 
 
-# ---- what is refused ---------------------------------------------------------------------------------------
-
-
 # ---- the table ---------------------------------------------------------------------------------------------
 
 
@@ -309,22 +306,6 @@ def test_scores_that_do_not_exist_are_null_in_json_and_a_dash_in_the_table(
     record = strict_json((tmp_path / "evaluation.json").read_text())
     assert record["methods"][0]["scores"][2]["value"] is None
     assert record["methods"][0]["values"]["best-effort"] == [None] * N
-
-
-def test_nothing_is_written_when_a_method_fails(f: Classifier, images: Tensor, tmp_path: Path) -> None:
-    def failing(classifier: Classifier, images: Tensor, labels: Tensor) -> Tensor:
-        raise RuntimeError("no map today")
-
-    with pytest.raises(RuntimeError, match="no map today"):
-        evaluate(f, images, methods=["random", failing]).save(tmp_path / "run")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_file_in_the_place_of_the_folder_is_told(found: Evaluation, tmp_path: Path) -> None:
-    (tmp_path / "taken").write_text("mine")
-    with pytest.raises(InputError, match="is a file, not a folder"):
-        found.save(tmp_path / "taken")
-    assert (tmp_path / "taken").read_text() == "mine"
 
 
 def test_saving_again_replaces_what_was_there(found: Evaluation, tmp_path: Path) -> None:

@@ -77,6 +77,13 @@ def worked_off(server: Server) -> None:
     assert over.wait(600)
 
 
+def done(client: TestClient, server: Server, methods: list[str], **more: Any) -> str:
+    """The id of a job of a new photo that is over."""
+    job = begun(client, uploaded(client), methods, **more)
+    worked_off(server)
+    return job
+
+
 class Slow(Method):
     """Takes three steps, each when it is let."""
 
@@ -84,6 +91,13 @@ class Slow(Method):
     description: ClassVar[str] = "takes three steps, each when it is let"
     begun: ClassVar[threading.Event]
     steps: ClassVar[list[threading.Event]]
+
+    @classmethod
+    def let(cls, server: Server) -> None:
+        """Let it take all steps, and wait until all jobs of now are over."""
+        for step in cls.steps:
+            step.set()
+        worked_off(server)
 
     @classmethod
     def restarted(cls) -> Slow:

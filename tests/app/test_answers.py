@@ -24,7 +24,7 @@ from proofmap.app.server import Server
 from proofmap.core import streams
 from proofmap.fills import Noise
 from proofmap.methods import METHODS
-from tests.app.served import NAMES, SIZE, begun, net, opened, picture, uploaded, with_slow, worked_off
+from tests.app.served import NAMES, SIZE, begun, done, net, opened, picture, uploaded, with_slow, worked_off
 from tests.command import run
 from tests.docs.pages import DOCS
 from tests.sessions import bound
@@ -229,7 +229,7 @@ def test_a_job_of_another_photo_is_refused(client: TestClient, server: Server) -
 
 
 NET = """
-from tests.app.served import net
+from tests.app.served import done, net
 
 def make():
     return net()
@@ -244,8 +244,7 @@ def content(client: TestClient, job: str, file: str) -> bytes:
 
 
 def test_files_of_a_job(client: TestClient, server: Server) -> None:
-    job = begun(client, uploaded(client), ["gradient", "random"])
-    worked_off(server)
+    job = done(client, server, ["gradient", "random"])
     sheet = Image.open(io.BytesIO(content(client, job, "sheet.png")))
     assert sheet.format == "PNG" and sheet.info["Software"] == "Proofmap"
     page = content(client, job, "page.html").decode()
@@ -266,9 +265,7 @@ def test_nothing_but_the_command_is_saved_of_a_job_that_is_not_done(
     job = begun(client, uploaded(client), ["slow"])
     assert client.get(f"/api/jobs/{job}/files/maps.safetensors").status_code == 404
     assert content(client, job, "command.txt").startswith(b"proofmap explain noise.png")
-    for step in slow.steps:
-        step.set()
-    worked_off(server)
+    slow.let(server)
 
 
 def test_the_command_gives_the_same_maps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

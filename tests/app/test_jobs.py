@@ -23,7 +23,7 @@ from proofmap.app.security import Access
 from proofmap.app.server import Server
 from proofmap.core.ranking import rank
 from proofmap.metrics.playing import deletion
-from tests.app.served import NAMES, SIZE, begun, made, net, opened, uploaded, with_slow, worked_off
+from tests.app.served import NAMES, SIZE, begun, done, made, net, opened, uploaded, with_slow, worked_off
 from tests.mask_toys import lively
 
 
@@ -82,8 +82,7 @@ def test_masks_can_be_watched_while_they_are_learned(
 
     monkeypatch.setattr(kept.MapJob, "add", added)
     server.nets.offered["lively"] = Offer("lively", "", lively)
-    job = begun(client, uploaded(client), ["belief-mask:passes=8,fills=gray+noise"], net="lively")
-    worked_off(server)
+    job = done(client, server, ["belief-mask:passes=8,fills=gray+noise"], net="lively")
     assert {(event["label"], event["step"], event["steps"]) for event in shown} == {
         (a, k, 4) for a in (1, 3) for k in (1, 2, 3, 4)
     }
@@ -155,9 +154,7 @@ def test_equal_requests_get_one_job_which_stops_when_nobody_wants_it(
     assert server.jobs[first].stop
     third = begun(client, photo, ["slow"], seed=1)
     assert third != first, "a job that was stopped answers no new request"
-    for step in slow.steps:
-        step.set()
-    worked_off(server)
+    slow.let(server)
     assert [server.jobs[job].state for job in (first, other, third)] == ["cancelled", "cancelled", "done"]
     assert begun(client, photo, ["slow"], seed=1) == third, "it is done, and computed once"
     client.delete(f"/api/jobs/{third}")
@@ -175,9 +172,7 @@ def test_the_progress_of_a_job(client: TestClient, server: Server) -> None:
     (progress,) = [e for e in client.get(f"/api/jobs/{job}").json()["events"] if e["kind"] == "progress"]
     assert (progress["what"], progress["step"], progress["steps"]) == ("slow", 1, 3)
     assert progress["rate"] > 0 and progress["seconds_left"] == pytest.approx(2 / progress["rate"])
-    for step in slow.steps:
-        step.set()
-    worked_off(server)
+    slow.let(server)
 
 
 def test_a_job_that_fails_says_why_and_the_next_one_runs(client: TestClient, server: Server) -> None:
@@ -242,9 +237,7 @@ def test_passes_are_limited_where_others_can_reach_the_server(change: dict[str, 
                 assert told in answer.json()["error"]
             else:
                 client.delete(f"/api/jobs/{answer.json()['job']}")
-            for step in busy.steps:
-                step.set()
-            worked_off(server)
+            busy.let(server)
 
 
 def test_old_jobs_are_forgotten_and_too_many_are_not_taken(
@@ -269,9 +262,7 @@ def test_old_jobs_are_forgotten_and_too_many_are_not_taken(
         "/api/jobs", json={"photo": photo, "net": "toy", "labels": [1], "methods": ["gradient"]}
     )
     assert full.status_code == 429 and "later" in full.json()["error"]
-    for step in slow.steps:
-        step.set()
-    worked_off(server)
+    slow.let(server)
 
 
 def test_at_most_two_nets_are_kept(server: Server) -> None:

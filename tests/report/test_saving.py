@@ -178,11 +178,6 @@ def test_a_setting_that_json_does_not_know_is_written_as_text() -> None:
     assert settings == {"method": "precise", "dtype": "torch.float16", "where": "a"}
 
 
-@pytest.mark.parametrize("channels", [1, 2, 4, 5])
-def test_nets_with_any_number_of_channels_can_be_pictured(channels: int, tmp_path: Path) -> None:
-    assert "image-0.compared" in saved(judged(channels=channels), tmp_path)
-
-
 class EveryOther(Metric):
     """Counts the first image of every two."""
 

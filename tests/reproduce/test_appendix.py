@@ -32,8 +32,9 @@ FIGURES = {
 
 
 @pytest.fixture(autouse=True)
-def small_world(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
     small_nets(monkeypatch)
 
 
@@ -143,7 +144,6 @@ def test_a_run_of_other_source_is_refused_and_nothing_is_left(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     for module in ("core.version", "study.resume"):
         monkeypatch.setattr(f"proofmap.{module}.source_version", lambda: "0.1.0+src.00000000")
     asked = ("reproduce", "cifar10-curves", "--quick", "--data", str(data), "-q", "--from")
@@ -161,7 +161,6 @@ def test_a_run_of_other_labels_is_refused_and_nothing_is_left(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     asked = ("reproduce", "cifar10-range", "--quick", "--data", str(data), "-q", "--from")
     assert command(monkeypatch, *asked, str(learned)) == 2
     told = capsys.readouterr().err
@@ -200,7 +199,6 @@ def test_rows_one_after_the_other_are_those_of_one_run(
 def test_rows_that_are_not_there_or_belong_together_are_refused(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     asked = ("--quick", "--data", str(data), "-q", "--rows")
     monkeypatch.setattr("proofmap.reproduce.recipe.Need.is_there", lambda need, _: not need.gives)
     assert command(monkeypatch, "reproduce", "imagenette", *asked, "Phang*") == 2

@@ -35,10 +35,15 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, Path]:
 
 
 @pytest.fixture
-def run(whole: tuple[Study, Path], tmp_path: Path) -> tuple[Study, Path]:
-    """The same run, in a copy of its own."""
-    study, folder = whole
-    return study, shutil.copytree(folder, tmp_path / "run")
+def study(whole: tuple[Study, Path]) -> Study:
+    """The study of the finished run."""
+    return whole[0]
+
+
+@pytest.fixture
+def folder(whole: tuple[Study, Path], tmp_path: Path) -> Path:
+    """The finished run, in a copy of its own."""
+    return shutil.copytree(whole[1], tmp_path / "run")
 
 
 @pytest.fixture

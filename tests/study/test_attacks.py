@@ -87,9 +87,8 @@ def test_in_a_deleted_folder_a_relative_output_is_refused_and_an_absolute_one_is
 
 @pytest.mark.parametrize("name", [DATABASE, "maps", "run.json"])
 def test_what_stands_in_the_place_of_a_file_is_refused_and_no_unit_is_forgotten(
-    name: str, run: tuple[Study, Path]
+    name: str, study: Study, folder: Path
 ) -> None:
-    study, folder = run
     before = facts(folder)
     (folder / name).rename(folder / "aside")
     (folder / name).symlink_to("/dev/null")
@@ -153,9 +152,8 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize("copies", [1, 6, 7])  # six files of maps, the database, the manifest
 def test_a_copy_of_a_run_that_was_killed_is_made_whole_by_the_next(
-    copies: int, run: tuple[Study, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    copies: int, study: Study, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    study, start = run
     left, copy = iter(range(copies)), shutil.copyfile
 
     def half(source: Any, target: Any, **how: Any) -> Any:
@@ -166,12 +164,12 @@ def test_a_copy_of_a_run_that_was_killed_is_made_whole_by_the_next(
 
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "copyfile", half)  # copytree copies with it, too
-        with pytest.raises(Killed), copied_from(start, tmp_path / "out"):
+        with pytest.raises(Killed), copied_from(folder, tmp_path / "out"):
             raise AssertionError("nothing was killed")
     for _ in range(2):
-        with copied_from(start, tmp_path / "out"):
+        with copied_from(folder, tmp_path / "out"):
             assert run_study(study, tmp_path / "out").units == 0
-    assert facts(tmp_path / "out") == facts(start) and verify_run(tmp_path / "out") == []
+    assert facts(tmp_path / "out") == facts(folder) and verify_run(tmp_path / "out") == []
 
 
 # ---- Limits that the system sets: little memory, and a run directory that cannot be written to ------------------------
@@ -206,12 +204,13 @@ def test_what_failed_without_memory_is_named_and_computed_again_where_there_is_m
 
 
 def test_a_run_that_cannot_be_written_to_is_read_and_not_continued(
-    run: tuple[Study, Path],
+    study: Study,
+    folder: Path,
     read_only: Callable[[Path], Path],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    study, folder = run[0], read_only(run[1])
+    folder = read_only(folder)
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     assert command(monkeypatch, "doctor", str(folder)) == 0
     with Run(folder) as opened:

@@ -47,9 +47,8 @@ def read_all_maps(folder: Path) -> None:
     ids=["flipped", "header", "cut", "gone"],
 )
 def test_a_damaged_file_of_maps_is_named_and_made_anew_when_it_is_gone(
-    harm: Callable[[Path], None], run: tuple[Study, Path]
+    harm: Callable[[Path], None], study: Study, folder: Path
 ) -> None:
-    study, folder = run
     before, path = facts(folder), first_maps(folder)
     harm(path)
     (problem,) = verify_run(folder)
@@ -94,9 +93,8 @@ def overwrite(path: Path, at: int, content: bytes) -> None:
     ids=["text", "header", "page", "half", "stump"],
 )
 def test_a_damaged_database_is_named_when_it_is_opened_and_made_anew_when_it_is_removed(
-    harm: Callable[[Path], None], run: tuple[Study, Path]
+    harm: Callable[[Path], None], study: Study, folder: Path
 ) -> None:
-    study, folder = run
     before = facts(folder)
     harm(folder / DATABASE)
     content = (folder / DATABASE).read_bytes()
@@ -110,8 +108,7 @@ def test_a_damaged_database_is_named_when_it_is_opened_and_made_anew_when_it_is_
     assert facts(folder) == before and verify_run(folder) == []
 
 
-def test_a_missing_database_is_reported_and_computed_again(run: tuple[Study, Path]) -> None:
-    study, folder = run
+def test_a_missing_database_is_reported_and_computed_again(study: Study, folder: Path) -> None:
     before = facts(folder)
     (folder / DATABASE).unlink()
     for attempt in (lambda: Run(folder), lambda: verify_run(folder)):
@@ -147,9 +144,8 @@ def test_a_lost_journal_loses_only_what_was_in_it(processes: Processes, tmp_path
     ids=["gone", "cut", "other"],
 )
 def test_lost_images_are_named_and_their_results_are_given_to_no_others(
-    harm: Callable[[Path], None], run: tuple[Study, Path]
+    harm: Callable[[Path], None], study: Study, folder: Path
 ) -> None:
-    study, folder = run
     before, content = facts(folder), (folder / "images.jsonl").read_bytes()
     harm(folder / "images.jsonl")
     for attempt in (lambda: facts(folder), lambda: run_study(study, folder)):
@@ -159,8 +155,7 @@ def test_lost_images_are_named_and_their_results_are_given_to_no_others(
     assert run_study(study, folder).units == 0 and facts(folder) == before
 
 
-def test_a_half_written_chunk_of_images_is_surveyed_again(run: tuple[Study, Path]) -> None:
-    study, folder = run
+def test_a_half_written_chunk_of_images_is_surveyed_again(study: Study, folder: Path) -> None:
     before, content = facts(folder), (folder / "images.jsonl").read_bytes()
     (folder / "images.jsonl").write_bytes(content + content[:150])
     assert facts(folder) == before and run_study(study, folder).units == 0
@@ -194,9 +189,8 @@ def without(key: str) -> Callable[[bytes], bytes]:
     ],
 )
 def test_a_damaged_manifest_is_named_and_nothing_is_lost(
-    harm: Callable[[bytes], bytes], run: tuple[Study, Path]
+    harm: Callable[[bytes], bytes], study: Study, folder: Path
 ) -> None:
-    study, folder = run
     before, path = facts(folder), folder / "run.json"
     written = path.read_bytes()
     path.write_bytes(harm(written))
@@ -209,17 +203,15 @@ def test_a_damaged_manifest_is_named_and_nothing_is_lost(
     assert run_study(study, folder).units == 0 and facts(folder) == before
 
 
-def test_a_run_with_nothing_to_do_leaves_its_manifest_alone(run: tuple[Study, Path]) -> None:
-    study, folder = run
+def test_a_run_with_nothing_to_do_leaves_its_manifest_alone(study: Study, folder: Path) -> None:
     before = (folder / "run.json").stat()
     run_study(study, folder)
     after = (folder / "run.json").stat()
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
-def test_scores_without_a_manifest_are_not_continued(run: tuple[Study, Path]) -> None:
+def test_scores_without_a_manifest_are_not_continued(study: Study, folder: Path) -> None:
     """Nobody knows any more what these are the numbers of."""
-    study, folder = run
     before = (folder / DATABASE).read_bytes()
     (folder / "run.json").unlink()
     with pytest.raises(StoreError, match="manifest"):

@@ -64,9 +64,9 @@ def test_killed_many_times_a_run_ends_as_if_it_never_was(
 
 
 def test_a_file_of_maps_left_half_written_is_removed(
-    run: tuple[Study, Path],
+    study: Study,
+    folder: Path,
 ) -> None:
-    study, folder = run
     half = folder / "maps" / ".abc.safetensors.part77.safetensors"
     half.write_bytes(b"half")
     assert run_study(study, folder).units == 0
@@ -204,17 +204,15 @@ def test_somebody_elses_database_is_not_touched(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_a_changed_setting_is_refused_with_what_differs(
-    changes: dict[str, Any], told: str, run: tuple[Study, Path]
+    changes: dict[str, Any], told: str, study: Study, folder: Path
 ) -> None:
-    study, folder = run
     before = (folder / "run.json").read_text(), facts(folder)
     with pytest.raises(InputError, match=f"(?s){told}.*--out"):
         run_study(replace(study, **changes), folder)
     assert ((folder / "run.json").read_text(), facts(folder)) == before
 
 
-def test_a_changed_net_is_refused(run: tuple[Study, Path], tmp_path: Path) -> None:
-    study, folder = run
+def test_a_changed_net_is_refused(study: Study, folder: Path, tmp_path: Path) -> None:
     for change in ({"seed": 1}, {"forward": "2 * self.layers(x)"}, {"forward": "self.layers(x.flip(3))"}):
         (tmp_path / "other").mkdir(exist_ok=True)
         other = replace(study, model=net_file(tmp_path / "other", **change))
@@ -233,8 +231,7 @@ def test_changed_distractors_are_refused(tmp_path: Path) -> None:
         run_study(study, tmp_path / "run")
 
 
-def test_a_function_that_does_something_else_is_refused(run: tuple[Study, Path]) -> None:
-    study, folder = run
+def test_a_function_that_does_something_else_is_refused(study: Study, folder: Path) -> None:
 
     def one(scale: float) -> Callable[..., Any]:
         def mine(classifier: Any, images: Any, labels: Any) -> Any:
@@ -255,17 +252,17 @@ def with_own_pictures(study: Study, tmp_path: Path) -> tuple[Study, Path]:
 
 
 def test_a_picture_that_changed_or_is_gone_is_refused_by_name(
-    run: tuple[Study, Path], tmp_path: Path
+    study: Study, folder: Path, tmp_path: Path
 ) -> None:
-    study, pictures = with_own_pictures(run[0], tmp_path)
-    run_study(study, run[1])
+    study, pictures = with_own_pictures(study, tmp_path)
+    run_study(study, folder)
     save(pictures, "03.png", 77)
     (pictures / "04.png").unlink()
     with pytest.raises(InputError, match=r"03\.png has changed; 04\.png is gone.*--out"):
-        run_study(study, run[1])
+        run_study(study, folder)
     for k in (3, 4):
         save(pictures, f"0{k}.png", k)
-    assert run_study(study, run[1]).units == 0
+    assert run_study(study, folder).units == 0
 
 
 def test_changed_boxes_are_refused_by_name(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import csv
 import json
 import math
 import shutil
-import sqlite3
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -181,17 +180,6 @@ def test_a_run_can_be_read_while_another_process_writes_it(processes: Processes,
     assert (child.result() or {}).get("failed") == 0
     assert seen == sorted(seen), "what was read once stays"
     assert {s.name: s.n for s in evaluation_of(tmp_path / "run").results[0].scores}["insertion"] == 12
-
-
-def test_a_run_on_a_disk_that_cannot_be_written_is_told(
-    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*arguments: Any, **options: Any) -> Any:
-        raise sqlite3.OperationalError("attempt to write a readonly database")
-
-    monkeypatch.setattr(sqlite3, "connect", refuse)
-    with pytest.raises(StoreError, match=r"scores\.sqlite cannot be read"):
-        Run(folder / "run")
 
 
 def test_machines_that_differ_are_told(folder: Path, tmp_path: Path) -> None:

@@ -538,16 +538,6 @@ def test_a_run_keeps_the_threads_and_batches_it_began_with(tmp_path: Path) -> No
     assert (manifest.threads, manifest.batches) == (2, (7, 7))
 
 
-def test_the_net_is_left_as_it_was(tmp_path: Path) -> None:
-    net = conv_net(5).train()
-    weights = {name: weight.clone() for name, weight in net.state_dict().items()}
-    f = Classifier(net, size=8, mean=MEAN, std=STD)
-    run_study(toy_study(tmp_path, 2), tmp_path / "run", classifier=f)
-    assert net.training and all(weight.requires_grad for weight in net.parameters())
-    assert all(torch.equal(weight, weights[name]) for name, weight in net.state_dict().items())
-    assert all(weight.grad is None for weight in net.parameters())
-
-
 class Small(nn.Module):
     """A net on a device with room for so many images at once."""
 
