@@ -50,3 +50,16 @@ def pixels_of(canvases: Any) -> list[NDArray[np.uint8]]:
         np.frombuffer(text.encode("latin-1"), np.uint8).reshape(height, width, 4)
         for height, width, text in canvases.evaluate_all(_PIXELS)
     ]
+
+
+def serious(page: Any) -> list[tuple[str, ...]]:
+    """What axe calls serious or critical about the accessibility of a page; a test is skipped where axe is not installed."""
+    import pytest
+
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
+    return [
+        (found["id"], node["html"][:200], node["failureSummary"])
+        for found in axe.Axe().run(page).response["violations"]
+        if found["impact"] in ("serious", "critical")
+        for node in found["nodes"]
+    ]

@@ -180,22 +180,16 @@ def test_random_fills_draw_the_same_backgrounds_on_both_devices() -> None:
         assert torch.allclose(on_cpu, on_gpu, atol=1e-5)
 
 
-def test_learning_twice_gives_the_same_bits() -> None:
-    images, labels = pixels(3, 16).cuda(), torch.tensor([[0, 1], [2, 3], [1, 0]]).cuda()
-    method = pm.LearnedMask(
-        steps=20, scale=2, fill=pm.Images(source=pixels(8, 16, seed=9), size=8, crop="none")
-    )
-    f = classifier("cuda")
-    assert torch.equal(method(f, images, labels), method(f, images, labels))
+LEARNED = pm.LearnedMask(steps=20, scale=2, fill=pm.Images(source=pixels(8, 16, seed=9), size=8, crop="none"))
 
 
-@pytest.mark.parametrize("name", [*BACKWARD, "grad-cam", *PERTURBATION])
-def test_maps_twice_give_the_same_bits(name: str) -> None:
+@pytest.mark.parametrize("method", [LEARNED, *BACKWARD, "grad-cam", *PERTURBATION], ids=lambda m: str(m)[:20])
+def test_maps_twice_give_the_same_bits(method: str | pm.Method) -> None:
     images, labels = pixels(3, 16).cuda(), torch.tensor([[0, 1], [2, 3], [1, 0]]).cuda()
     f = classifier("cuda")
-    first = pm.make_method(name)(f, images, labels)
+    first = pm.make_method(method)(f, images, labels)
     for _ in range(5):
-        assert torch.equal(pm.make_method(name)(f, images, labels), first)
+        assert torch.equal(pm.make_method(method)(f, images, labels), first)
 
 
 def test_running_out_of_device_memory_halves_the_batch_and_goes_on() -> None:

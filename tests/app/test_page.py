@@ -17,7 +17,7 @@ from proofmap.core.ranking import keep_top
 from proofmap.report import pictures
 from proofmap.results.proof_shape import percent, shape_of
 from tests.app.threaded import Served, png
-from tests.browser import pixels_of
+from tests.browser import pixels_of, serious
 from tests.toys import linear_classifier, linear_probabilities, pixels
 
 METHOD = "learned-mask:steps=20,fill=gray"
@@ -611,7 +611,6 @@ def test_the_button_says_what_a_press_does(finished: tuple[Any, Served]) -> None
 def test_a_telephone_needs_no_scrolling_sideways_and_nobody_is_shut_out(
     finished: tuple[Any, Served], open_page: Tabs
 ) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
     page, served = finished
     first = open_page(served, width=390)
     assert first.evaluate("() => document.documentElement.scrollWidth") == 390
@@ -622,14 +621,7 @@ def test_a_telephone_needs_no_scrolling_sideways_and_nobody_is_shut_out(
     assert page.evaluate("() => document.documentElement.scrollWidth") == 390
     for look in ({"color_scheme": "light"}, {"color_scheme": "dark", "reduced_motion": "reduce"}):
         page.emulate_media(**look)
-        found = axe.Axe().run(page).response["violations"]
-        serious = [
-            (v["id"], node["html"][:200], node["failureSummary"])
-            for v in found
-            if v["impact"] in ("serious", "critical")
-            for node in v["nodes"]
-        ]
-        assert serious == []
+        assert serious(page) == []
     page.keyboard.press("Escape")
     page.set_viewport_size({"width": 1280, "height": 900})
 

@@ -13,7 +13,7 @@ import pytest
 
 from proofmap.results.proof_shape import percent
 from tests.app.threaded import Served
-from tests.browser import pixels_of
+from tests.browser import pixels_of, serious
 from tests.toys import linear_classifier
 
 DATA = json.loads((files("proofmap.app") / "page" / "idea.json").read_text("utf-8"))
@@ -73,7 +73,6 @@ def test_the_documentation_has_the_same_steps_and_numbers() -> None:
 
 @pytest.mark.slow
 def test_no_page_is_a_dead_end_and_every_page_has_the_theme(tab: Any, served: Served) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
     for theme in ("dark", "light"):
         tab.goto(f"{served.address}idea")
         tab.locator("#theme").filter(has_text=f"{theme.capitalize()} theme").click()
@@ -86,8 +85,7 @@ def test_no_page_is_a_dead_end_and_every_page_has_the_theme(tab: Any, served: Se
             for width in (390, 1440):
                 tab.set_viewport_size({"width": width, "height": 900})
                 assert tab.evaluate("() => document.documentElement.scrollWidth") <= width, path
-            found = axe.Axe().run(tab).response["violations"]
-            assert not [(v["id"], v["nodes"]) for v in found if v["impact"] in ("serious", "critical")], path
+            assert serious(tab) == [], path
     tab.goto(f"{served.address}nothing")
     assert tab.inner_text("h1") == "Not found" and "nothing at this address" in tab.inner_text("main")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import functools
 import json
 import math
 from collections.abc import Sequence
@@ -25,13 +26,18 @@ ANY = (-math.inf, math.inf)
 METHODS = ("gradient-x-input", "random", "centered-gaussian")
 
 
-def judged(
-    n: int = 6,
-    *,
-    start: int = 0,
-    f: pm.Classifier | None = None,
-    methods: Sequence[str] = METHODS,
-    **options: Any,
+def judged(n: int = 6, *, methods: Sequence[str] = METHODS, **options: Any) -> pm.Evaluation:
+    """What methods score on small images; without options it is found once for all tests."""
+    return evaluated(n, methods=methods, **options) if options else usual(n, tuple(methods))
+
+
+@functools.cache
+def usual(n: int, methods: tuple[str, ...]) -> pm.Evaluation:
+    return evaluated(n, methods=methods)
+
+
+def evaluated(
+    n: int, *, methods: Sequence[str], start: int = 0, f: pm.Classifier | None = None, **options: Any
 ) -> pm.Evaluation:
     names = [f"photo-{i}" for i in range(start, n)]
     options = {"labels": "all", **options}

@@ -21,7 +21,7 @@ from proofmap.report.html import write_report
 from proofmap.report.pictures import overlay
 from proofmap.results import tables
 from proofmap.results.records import MethodResult
-from tests.browser import pixels_of
+from tests.browser import pixels_of, serious
 from tests.report.pages import judged, listed
 from tests.toys import linear_classifier, pixels
 
@@ -305,7 +305,6 @@ def test_every_curve_says_its_scale_and_no_curve_is_written_over(open_page: Any,
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_no_serious_finding_about_accessibility(open_page: Any, tmp_path: Path, scheme: str) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
     evaluation = judged(2, 16, labels="top2", methods=["gradient", "random"], keep_maps=1)
     path = write_report(
         evaluation, tmp_path / "r.html", command="proofmap", failures=[("x", "y")], banner="Quick run"
@@ -317,14 +316,7 @@ def test_no_serious_finding_about_accessibility(open_page: Any, tmp_path: Path, 
     assert len(grays) == 1, "the verdict of what is no evidence is gray"
     page.locator("details").evaluate_all("(all) => all.forEach((details) => { details.open = true; })")
     page.wait_for_selector(".own-matrix table")
-    found = axe.Axe().run(page).response["violations"]
-    serious = [
-        (v["id"], node["html"][:200], node["failureSummary"])
-        for v in found
-        if v["impact"] in ("serious", "critical")
-        for node in v["nodes"]
-    ]
-    assert serious == []
+    assert serious(page) == []
 
 
 @pytest.fixture(scope="module")

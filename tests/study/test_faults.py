@@ -33,7 +33,7 @@ DATABASE = "scores.sqlite"
 def test_killed_many_times_a_run_ends_as_if_it_never_was(
     times: int, processes: Processes, tmp_path: Path
 ) -> None:
-    study = toy_study(tmp_path, 40)
+    study = toy_study(tmp_path, 40, labels="top1")
     began = time.monotonic()
     assert processes.run(study, tmp_path / "whole") == {"units": 60, "failed": 0}
     whole = time.monotonic() - began
@@ -79,7 +79,7 @@ def test_a_file_of_maps_left_half_written_is_removed(
 def test_where_files_may_not_grow_the_error_is_clear_and_the_run_goes_on_later(
     processes: Processes, tmp_path: Path
 ) -> None:
-    study = toy_study(tmp_path, 20, maps="float32")
+    study = toy_study(tmp_path, 20, labels="top1", maps="float32")
     processes.run(study, tmp_path / "whole")
     told = set()
     for largest in (0, 100, 3_000, 30_000, 60_000, 120_000):

@@ -167,7 +167,7 @@ def test_a_run_without_results_says_how_to_go_on(processes: Processes, tmp_path:
 
 
 def test_a_run_can_be_read_while_another_process_writes_it(processes: Processes, tmp_path: Path) -> None:
-    study = toy_study(tmp_path, 12)
+    study = toy_study(tmp_path, 12, labels="top1")
     child = processes.start(study, tmp_path / "run")
     seen = []
     while not child.ended(0.02):
@@ -300,7 +300,7 @@ def test_what_cannot_be_exported_is_told(form: tuple[Any, ...], told: str, run: 
 
 def killed_run(processes: Processes, folder: Path) -> None:
     """``folder/run``, which was finished with two images, then killed with more in its journal; ``copy`` is the same."""
-    study = toy_study(folder, 20)
+    study = toy_study(folder, 20, labels="top1")
     assert processes.run(replace(study, images=Selection(number=2)), folder / "run") == {
         "units": 3,
         "failed": 0,

@@ -83,9 +83,11 @@ class Task:
     @classmethod
     def named(cls, name: str) -> Task:
         """The task with this name, of this package or of another one that is installed."""
-        files_of_tasks = _files()
-        check_known("task", name, files_of_tasks)
-        file = files_of_tasks[name]
+        known = _own_files()
+        if name not in known:  # to look for other packages takes long
+            known = _files()
+            check_known("task", name, known)
+        file = known[name]
         try:
             table = tomllib.loads(file.read_text(encoding="utf-8"))
             return cls(
@@ -148,7 +150,11 @@ class Task:
 def _files() -> dict[str, Path]:
     """The files of all tasks by name. Another package cannot replace a task of this one."""
     installed = {point.name: Path(point.load()) for point in entry_points(group="proofmap.tasks")}
-    return installed | {file.stem: file for file in _folder().glob("*.toml")}
+    return installed | _own_files()
+
+
+def _own_files() -> dict[str, Path]:
+    return {file.stem: file for file in _folder().glob("*.toml")}
 
 
 def _folder() -> Path:
