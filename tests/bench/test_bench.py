@@ -27,7 +27,7 @@ from proofmap.session import Session
 from proofmap.study import Run
 from tests.bench.small_task import PACKAGE, first_images, write_tasks
 from tests.command import run as run_command
-from tests.docs.pages import few_draws
+from tests.docs.pages import few_distractors, few_draws
 
 ROOT = Path(__file__).parents[2]
 NO_DATA = Path("no-data")
@@ -46,6 +46,7 @@ def mine(classifier, images, labels):
 def quick() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         few_draws(patch)
+        few_distractors(patch)
         yield
 
 
