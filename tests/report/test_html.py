@@ -16,6 +16,7 @@ from torch import Tensor
 import proofmap as pm
 from proofmap.core import streams
 from proofmap.core.errors import InputError
+from proofmap.core.inputs import Pictures
 from proofmap.core.ranking import keep_top, rank
 from proofmap.metrics.areas import Deletion
 from proofmap.metrics.proof_scores import BestEffort, Completeness, Soundness
@@ -439,3 +440,9 @@ def test_a_study_of_two_thousand_images_is_a_small_page(evaluation: pm.Evaluatio
     path = write_report(listed(evaluation, 2000), tmp_path / "r.html")
     assert len(PageParts(path).record["images"]["names"]) == 2000
     assert path.stat().st_size < 1_000_000
+
+
+@pytest.mark.parametrize("side, kind", [(32, "png"), (300, "jpeg")])
+def test_small_photos_are_kept_exactly_and_large_ones_are_jpegs(side: int, kind: str) -> None:
+    found = page_pictures.photo_uri(torch.rand(3, side, side), Pictures(size=(side, side)))
+    assert found.startswith(f"data:image/{kind};base64,")
