@@ -28,7 +28,7 @@ class Fill(Plugin):
     random: ClassVar[bool] = False
     """Whether different keys give different backgrounds. If not, one draw is enough."""
     reads_mask: ClassVar[bool] = False
-    """Whether backgrounds depend on which positions are shown. Games and metrics can use such a fill, methods cannot."""
+    """Whether backgrounds depend on which positions are shown. Games, metrics, perturbation methods and ``fido`` can use such a fill."""
     takes: ClassVar[type[Inputs]] = Inputs  # type: ignore[type-abstract]
     """The kind of inputs that the fill can be used with."""
 

@@ -34,19 +34,19 @@ class Infill(Fill):
     ``net`` is a function or a torch module ``(images, holes) -> images``, or ``FILE.py:NAME`` of one. Images are ``(N, C, H, W)``
     in [0, 1], gray in the holes; holes are ``(N, 1, H, W)``, 1 where pixels are hidden. The result is clipped to [0, 1], and only
     its hidden pixels are used. A module is copied to the classifier's device and put into evaluation mode. The fill depends on what
-    is shown, so it is for games and metrics; methods take other fills.
+    is shown: games, metrics, perturbation methods (Agarwal and Nguyen 2020) and ``fido`` can use it.
 
     >>> from proofmap.classifier import Classifier
     >>> f = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(12, 2)), size=2)
     >>> fill = Infill(net=lambda images, holes: 0.25 * holes.expand_as(images))
     >>> keep = torch.tensor([[[True, False], [True, True]]])
     >>> fill.behind(Session(f), torch.ones(1, 3, 2, 2), torch.zeros(1, dtype=torch.long), keep)[0, 0]
-    tensor([[0.0000, 0.2500],
-            [0.0000, 0.0000]])
+    tensor([[1.0000, 0.2500],
+            [1.0000, 1.0000]])
     """
 
     name = "infill"
-    description = "hidden pixels painted by an inpainting net of yours (for judging)"
+    description = "hidden pixels painted by an inpainting net of yours"
     reference = "Chang et al. 2019"
     reads_mask = True
     takes = Pictures
@@ -65,7 +65,8 @@ class Infill(Fill):
         with torch.no_grad():
             found = [self._painted(net, x, hole) for x, hole in parts]
         painted = torch.cat([shown[:0], *found])
-        return painted if inputs.limits is None else painted.clamp(*inputs.limits)
+        painted = painted if inputs.limits is None else painted.clamp(*inputs.limits)
+        return torch.where(keep[:, None], images, painted)
 
     def record(self, session: Session) -> dict[str, object]:
         return {**self.settings(), "gray": rounded(session.inputs.neutral), **self._net(session)[1]}

@@ -82,6 +82,8 @@ class Method(Plugin):
     stochastic = False
     needs: ClassVar[frozenset[str]] = frozenset()
     """What it needs of the net, the study or the inputs."""
+    fills_behind: ClassVar[bool] = False
+    """Whether it tells its fill which positions are shown, so that the fill may depend on them."""
     reads_all_labels: ClassVar[bool] = False
     """Whether :meth:`maps` of a label-free method gets all labels ``(N, L)`` instead of the first of each image."""
 
@@ -109,9 +111,9 @@ class Method(Plugin):
         form = "maps(self, session, images, labels)"
         check_call(self.maps, type(self).__name__, form, None, None, None)
         for member in self._members():
-            if isinstance(member, Fill) and member.reads_mask:
+            if isinstance(member, Fill) and member.reads_mask and not self.fills_behind:
                 raise InputError(
-                    f"the fill {member.name} depends on which positions are shown, so only metrics and games can use it; "
+                    f"the fill {member.name} depends on which positions are shown, and this method does not say; "
                     f"give {self.name} another fill"
                 )
 

@@ -4,6 +4,7 @@ from proofmap.methods.masks import (  # noqa: F401 they register methods
     belief,
     diffmask,
     extremal,
+    fido,
     fong_vedaldi,
     iba,
     igos,

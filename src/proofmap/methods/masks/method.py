@@ -200,7 +200,7 @@ class CompositeProblem(MaskProblem):
         images, keys = slots["images"][first], slots["keys"][first]
         brought = {"seen": self.classifier.normalised(images)[place]}
         for k, fill in enumerate(self.fills):
-            if not fill.random:
+            if not fill.random and not fill.reads_mask:
                 brought[f"hidden {k}"] = self.classifier.normalised(fill(self.session, images, keys))[place]
         return brought
 
@@ -212,14 +212,18 @@ class CompositeProblem(MaskProblem):
     def masks(self, weights: Tensor) -> Tensor:
         return enlarged(weights, self.up)
 
-    def hidden(self, slots: Slots, keys: Tensor, k: int = 0) -> Tensor:
+    def hidden(self, slots: Slots, keys: Tensor, k: int = 0, keep: Tensor | None = None) -> Tensor:
         """Normalised backgrounds of the k-th fill: the stored ones ``(P, 1, *shape)`` if the fill is not random, else a new draw ``(P, D,
-        *shape)`` for each of the keys ``(P, D)``.
+        *shape)`` for each of the keys ``(P, D)``. A fill that reads the mask is told what is shown: ``keep`` ``(P, D, *positions)``.
         """
-        if not self.fills[k].random:
+        if f"hidden {k}" in slots:
             return slots[f"hidden {k}"][:, None]
         images = slots["images"][:, None].expand(-1, keys.shape[1], *slots["images"].shape[1:])
-        drawn = self.fills[k](self.session, images.flatten(0, 1), keys.flatten())
+        given = images.flatten(0, 1), keys.flatten()
+        if keep is None:
+            drawn = self.fills[k](self.session, *given)
+        else:
+            drawn = self.fills[k].behind(self.session, *given, keep.flatten(0, 1))
         return self.classifier.normalised(drawn).view_as(images)
 
     def logits(self, composites: Tensor) -> Tensor:

@@ -49,6 +49,7 @@ class PerturbationMethod(Method):
     """Base class of black-box methods, which hide parts of the input and read the values of the labels."""
 
     family = "perturbation"
+    fills_behind = True
     fill: Fill | None = setting(Gray(), _FILL_HELP)
     quantity: Literal["probability", "log-probability", "logit"] = setting(
         "probability", "what is explained: the net's probability f, its logarithm, or the logit"
@@ -94,7 +95,7 @@ class MaskedNet:
         self._fixed: Tensor | None = None
         if fill is None:
             self.hide_by_means(None)
-        elif not fill.random:
+        elif not fill.random and not fill.reads_mask:
             self._fixed = private_copy(fill(session, images, self._fill_keys))
 
     def hide_by_means(self, region: Tensor | None) -> None:
@@ -107,25 +108,27 @@ class MaskedNet:
     @property
     def random(self) -> bool:
         """Whether the fill is random, so that two draws differ."""
-        return self._fixed is None
+        return self._fill is not None and self._fill.random
 
     def sample_keys(self, image: Tensor, sample: Tensor) -> Tensor:
         """Keys ``(B,)`` of random numbers for the samples ``(B,)`` of images ``(B,)``."""
         return streams.step_keys(self.keys[image], sample, 1)[:, 0]
 
-    def backgrounds(self, image: Tensor, draw: Tensor) -> Tensor:
-        """Backgrounds ``(B, *shape)`` for the images with indices ``image`` ``(B,)``, at the draws ``draw`` ``(B,)`` of the fill."""
+    def backgrounds(self, image: Tensor, draw: Tensor, keep: Tensor) -> Tensor:
+        """Backgrounds ``(B, *shape)`` for the images with indices ``image`` ``(B,)``, at the draws ``draw`` ``(B,)`` of the fill. A fill that
+        reads the mask paints the positions of which less than half is shown.
+        """
         if self._fixed is not None:
             return self._fixed[image]
         assert self._fill is not None, "without a fill, the backgrounds are fixed"
         keys = streams.step_keys(self._fill_keys[image], draw, 1)[:, 0]
-        return self._fill(self.session, self.images[image], keys)
+        return self._fill.behind(self.session, self.images[image], keys, keep >= 0.5)
 
     def __call__(self, image: Tensor, keep: Tensor, draw: Tensor) -> Tensor:
         """The values ``(B, L)`` of the labels for one batch: images with indices ``image`` ``(B,)`` under masks ``keep`` ``(B, *positions)``,
         with backgrounds from the draws ``draw`` ``(B,)``.
         """
-        shown = self.inputs.composite(keep, self.images[image], self.backgrounds(image, draw))
+        shown = self.inputs.composite(keep, self.images[image], self.backgrounds(image, draw, keep))
         logits = self.classifier(shown)
         if self.quantity != "logit":
             logits = self.classifier.log_f(logits)

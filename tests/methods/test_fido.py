@@ -1,0 +1,94 @@
+"""FIDO: its losses against a plain loop, regions that are found, and fills that are told what is shown."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from proofmap.core import streams
+from proofmap.fills.infill import Infill
+from proofmap.methods import make_method
+from proofmap.methods.masks.fido import FIDO
+from tests.mask_toys import PATCH, SIZE, gradient_of, in_and_out, lively, logits_of, patch_task, seated
+from tests.sessions import bound
+from tests.toys import normal, pixels
+
+
+def painter(shown: Tensor, holes: Tensor) -> Tensor:
+    """A stand-in for an inpainting net: holes get the mean of what is shown, and all else is spoilt."""
+    seen = (shown * (1 - holes)).sum(dim=(2, 3), keepdim=True) / (1 - holes).sum(
+        dim=(2, 3), keepdim=True
+    ).clamp_min(1)
+    return seen * holes + 0.123 * (1 - holes)
+
+
+@pytest.mark.parametrize("region", ["ssr", "sdr"])
+def test_losses_over_a_fill_that_paints_are_those_of_a_plain_loop(region: str) -> None:
+    f, images, labels = lively(), pixels(2, SIZE), torch.tensor([2, 0])
+    s = FIDO(region=region, grid=8, samples=2, steps=4, l1=0.01, fill=Infill(net=painter))
+    problem, slots = seated(bound(s, f), images, labels)
+    for step, heat in ((0, 1.0), (3, 0.1)):
+        slots["step"].fill_(step)
+        weights = normal(2, 1, 6, 8, seed=5 + step)
+        keys = streams.step_keys(slots["keys"], slots["step"], 4)
+        losses, gradient = gradient_of(problem, weights, slots)
+        for p in range(2):
+            own = weights[p, 0].double().requires_grad_(True)
+            loss = 0.01 * (own if region == "ssr" else -own).sigmoid().sum()
+            for k in range(2):
+                u = streams.uniform(keys[p, k], 48).view(6, 8).double()
+                z = ((own + (u / (1 - u)).log()) / heat).sigmoid()
+                up = F.interpolate(z[None, None], size=SIZE, mode="bilinear")[0, 0]
+                hole = (up.detach() < 0.5).float()
+                gray = f.inputs.per_channel(f.inputs.neutral)
+                shown = torch.where(hole.bool(), gray, images[p])
+                painted = torch.where(hole.bool(), painter(shown[None], hole[None, None])[0], images[p])
+                log_q = logits_of(f, up * images[p] + (1 - up) * painted).log_softmax(dim=0)
+                odds = log_q[labels[p]] - (1 - log_q[labels[p]].exp()).log()
+                loss = loss + (-odds if region == "ssr" else odds) / 2
+            (expected,) = torch.autograd.grad(loss, own)
+            assert losses[p].item() == pytest.approx(loss.item(), rel=1e-3, abs=1e-3)
+            torch.testing.assert_close(gradient[p, 0].double(), expected, rtol=5e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("region", ["ssr", "sdr"])
+def test_the_patch_is_found(region: str) -> None:
+    f, image = patch_task()
+    maps = FIDO(region=region, grid=16, fill="gray", l1=0.02)(f, image, torch.tensor([[0]]))
+    inside, outside = in_and_out(maps)
+    assert inside > 0.7 and outside < 0.2
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"method": "rise", "masks": 8},
+        {"method": "occlusion"},
+        {"method": "kernel-shap", "samples": 96},
+        {"method": "fido", "steps": 2},
+    ],
+    ids=lambda settings: str(settings["method"]),
+)
+def test_methods_tell_the_fill_what_is_shown(settings: dict[str, object]) -> None:
+    f, image = patch_task()
+    asked: list[Tensor] = []
+
+    def net(shown: Tensor, holes: Tensor) -> Tensor:
+        asked.append(holes)
+        return painter(shown, holes)
+
+    made = make_method({**settings, "fill": Infill(net=net)})
+    assert made(f, image, torch.tensor([[0]])).shape == (1, 1, *SIZE)
+    holes = torch.cat(asked)
+    assert 0 < holes.mean() < 1 and len({tuple(hole.flatten().tolist()) for hole in holes}) > 3
+
+
+def test_hidden_pixels_alone_are_painted() -> None:
+    """The bright patch is the label's only evidence, and what is painted over it is dark: occlusion marks the patch."""
+    f, image = patch_task()
+    made = make_method({"method": "occlusion", "window": 4, "fill": Infill(net=painter)})
+    maps = made(f, image, torch.tensor([[0]]))
+    inside, outside = in_and_out(maps)
+    assert inside > 5 * outside and maps[0, 0][PATCH].min() > 0
