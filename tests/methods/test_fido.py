@@ -11,9 +11,16 @@ from proofmap.core import streams
 from proofmap.fills.infill import Infill
 from proofmap.methods import make_method
 from proofmap.methods.masks.fido import FIDO
-from tests.mask_toys import PATCH, SIZE, gradient_of, in_and_out, lively, logits_of, patch_task, seated
+from tests.mask_toys import PATCH, SIZE, gradient_of, lively, logits_of, patch_task, seated
 from tests.sessions import bound
 from tests.toys import normal, pixels
+
+
+def in_and_out(maps: Tensor) -> tuple[float, float]:
+    """The mean of a map ``(1, 1, *SIZE)`` inside the patch and outside."""
+    inside = torch.zeros(SIZE, dtype=torch.bool)
+    inside[PATCH] = True
+    return float(maps[0, 0][inside].mean()), float(maps[0, 0][~inside].mean())
 
 
 def painter(shown: Tensor, holes: Tensor) -> Tensor:
