@@ -2,7 +2,7 @@
 
     python -m docs.own_nets_pictures            # writes docs/pictures/own-nets.png
 
-Left: the paper's table of CIFAR-10 on ResNet-164. Right: its Table 1 on ResNet-50 (Keras' weights). Cells are those of the records that are named below.
+Left: the paper's table of CIFAR-10 on ResNet-164. Middle and right: its ImageNet table and its Table 1 on ResNet-50 (Keras' weights). Cells are those of the records that are named below.
 """
 
 from __future__ import annotations
@@ -16,10 +16,14 @@ from proofmap.report.figures.drawing import COLOURS
 
 HERE = Path(__file__).parent
 RECORDS, PICTURE = HERE / "results" / "recorded", HERE / "pictures" / "own-nets.png"
-CIFAR = ("cifar10-tv-resnet164",)
+CIFAR, IMAGENET = ("cifar10-tv-resnet164",), ("imagenet-resnet50",)
 TABLE_1 = ("imagenette-resnet50", "imagenette-resnet50-others", "imagenette-resnet50-search")
 KINDS = {  # of a panel: the beginning of a score's name, its name in the legend, and whether its marks are full
     "CIFAR-10's table, ResNet-164": (
+        ("completeness", "completeness", True),
+        ("soundness", "soundness", True),
+    ),
+    "ImageNet's table, ResNet-50": (
         ("completeness", "completeness", True),
         ("soundness", "soundness", True),
     ),
@@ -45,8 +49,8 @@ def main() -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    drawn, axes = plt.subplots(1, 2, figsize=(10, 4.9), constrained_layout=True)
-    for axis, (title, kinds), records in zip(axes, KINDS.items(), (CIFAR, TABLE_1), strict=True):
+    drawn, axes = plt.subplots(1, 3, figsize=(13.5, 5.0), constrained_layout=True)
+    for axis, (title, kinds), records in zip(axes, KINDS.items(), (CIFAR, IMAGENET, TABLE_1), strict=True):
         found = cells(records)
         axis.plot((0, 1), (0, 1), color="#999999", linewidth=0.8, zorder=0)
         for place, (begins, name, full) in enumerate(kinds):

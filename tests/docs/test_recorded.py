@@ -93,6 +93,7 @@ SHOWN = [
         part="efficientnet-lite0",
     ),
     Shown("cifar10-tv-resnet164", "own-nets.md", "| masks, ResNet-164 |", BOTH),
+    Shown("imagenet-resnet50", "own-nets.md", "| masks, ResNet-50 |", BOTH),
     Shown(
         "imagenette-resnet50",
         "own-nets.md",
