@@ -24,7 +24,7 @@ from proofmap.data.distractors import Distractors
 from proofmap.data.given import ImagesLike, Subjects, Truth, as_subjects
 from proofmap.fills import Fill
 from proofmap.loop import Row, judge_blocks
-from proofmap.methods.given import Given, GivenMaps, as_given, is_maps
+from proofmap.methods.given import Given, GivenMaps, as_given
 from proofmap.methods.method import Method, MethodLike, default_method, make_method
 from proofmap.metrics.judged import Judged
 from proofmap.metrics.metric import Metric, make_metric
@@ -432,7 +432,7 @@ def evaluate(
         watch: callback that receives the masks of methods that learn them, after every step: ``watch(image, label, snapshot)``.
     """
     named = dict(methods) if isinstance(methods, Mapping) else {}
-    arrays = {name: array for name, array in named.items() if is_maps(array)}
+    arrays = {name: array for name, array in named.items() if GivenMaps.are_in(array)}
     if arrays:
         methods = {**named, **{name: GivenMaps(array=str(name)) for name in arrays}}
         maps = {**arrays, **(maps if isinstance(maps, Mapping) else {} if maps is None else {"maps": maps})}

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 
 import proofmap as pm
 from proofmap.core.ranking import as_maps
-from proofmap.methods.given import maps_in
+from proofmap.methods.given import GivenMaps
 from proofmap.models import registry
 from tests.command import run
 from tests.docs.pages import tiny_model, write_photos
@@ -88,13 +88,13 @@ def test_every_kind_of_file(folder: Path) -> None:
     np.save(several / "a.npy", ONE.numpy())
     save_file({"b": ONE, "c": EACH}, several / "more.safetensors")
     np.savez(several / "z.npz", d=ONE.numpy())
-    found = maps_in("several")
+    found = GivenMaps.in_files("several")
     assert [method.array for method in found] == ["a", "b", "c", "d"]
     for method, own in zip(found, (ONE, ONE, EACH, ONE), strict=True):
         assert torch.equal(as_maps(method.load(), "maps"), own)
     assert isinstance(found[0].load(), np.memmap)  # read from disk when it is needed
-    assert [method.array for method in maps_in("ours=several/a.npy")] == ["ours"]
-    assert [method.array for method in maps_in("ours=maps.npz")] == ["ours-mine", "ours-ig"]
+    assert [method.array for method in GivenMaps.in_files("ours=several/a.npy")] == ["ours"]
+    assert [method.array for method in GivenMaps.in_files("ours=maps.npz")] == ["ours-mine", "ours-ig"]
 
 
 @pytest.mark.parametrize(

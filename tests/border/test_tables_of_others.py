@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import proofmap as pm
-from proofmap.methods.given import maps_in
+from proofmap.methods.given import GivenMaps
 from tests.command import run
 from tests.lazily import Lazily
 from tests.toys import normal
@@ -64,7 +64,7 @@ def test_values_of_a_pipeline_of_trees_are_summed_into_the_columns(
     names, turned = pipeline[:-1].get_feature_names_out().astype(str), [2, 0, 1]
     file = tmp_path / "values.npz"
     np.savez(file, values=values[:, :, turned], columns=names, classes=pipeline.classes_[turned].astype(str))
-    (given,) = maps_in(f"tree-shap={file}")
+    (given,) = GivenMaps.in_files(f"tree-shap={file}")
     assert given.title() == "tree-shap" and torch.equal(
         maps_of(net, rows, given.load(), labels=[0, 1, 2]), own
     )

@@ -24,7 +24,7 @@ from proofmap.core.errors import InputError, require
 from proofmap.core.files import check_output
 from proofmap.core.inputs import TextInputs
 from proofmap.core.text import counted, did_you_mean, one_line, size_text
-from proofmap.methods.given import maps_in
+from proofmap.methods.given import GivenMaps
 from proofmap.methods.method import default_method, make_method
 from proofmap.models import load_classifier
 from proofmap.models.spec import ModelSpec
@@ -216,7 +216,7 @@ def evaluate(
     chosen = {name: given[name] for name in ("number", "correct", "min_second_probability") if name in given}
     settings = {name: given[name] for name in setting_names(Study) if name in given}
     config = replace(config, images=replace(config.images, **chosen), **settings)
-    read = [method for place in maps or [] for method in maps_in(place)]
+    read = [method for place in maps or [] for method in GivenMaps.in_files(place)]
     config = replace(config, methods=(*config.methods, *read))
     if not config.methods:
         config = replace(config, methods=tuple(_usual_methods(config)))

@@ -24,7 +24,7 @@ from proofmap.core.text import did_you_mean, one_line, terminal_text
 from proofmap.data.dataset import Dataset
 from proofmap.data.folders import RESULTS
 from proofmap.data.loader import load_blocks
-from proofmap.data.photos import photographs, warn_of_crop
+from proofmap.data.photos import photographs
 from proofmap.data.specs import is_dataset, names_data_file
 from proofmap.data.texts import TextData
 from proofmap.judging import proof_metrics
@@ -183,7 +183,7 @@ def explain(
         raise pm.InputError(next(iter(block.failures.values())))
     if isinstance(classifier.inputs, Pictures):
         for i in block.indices:
-            warn_of_crop(data.names[i], data.read(i), classifier.inputs)
+            classifier.inputs.warn_of_crop(data.names[i], data.read(i))
     judge = pm.Judge(
         classifier,
         methods=chosen,

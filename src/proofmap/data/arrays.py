@@ -125,7 +125,7 @@ class ArrayImages(Dataset):
         if images.dtype != np.uint8 and images.dtype.kind != "f":
             raise InputError(f"images must be bytes (uint8) or floats in [0, 1], not {images.dtype}")
         self._images, self._layout = images, _layout_of(images.shape, layout)
-        self.labels = None if labels is None else checked_labels(labels, len(images), label_names)
+        self.labels = None if labels is None else self.checked_labels(labels, len(images), label_names)
         self.title, self.label_names = title, tuple(map(str, label_names))
         self.names = [f"{prefix}-{i:05d}" for i in range(len(images))]
         self._settings = settings
@@ -264,18 +264,6 @@ def _layout_of(shape: tuple[int, ...], layout: str) -> str:
     )
 
 
-def checked_labels(labels: Array | Sequence[int], n: int, label_names: Sequence[str]) -> Array:
-    """The labels of ``n`` items as integers ``(n,)``; negative for unknown."""
-    array = np.asarray(labels)
-    if array.shape == (n, 1):  # as Keras keeps them
-        array = array[:, 0]
-    if array.shape != (n,) or array.dtype.kind not in "iu":
-        raise InputError(f"labels must be {n} integers, one per item, got {array.dtype} {array.shape}")
-    if label_names and n and array.max() >= len(label_names):
-        raise InputError(f"labels go up to {array.max()}, but there are {len(label_names)} label names")
-    return array
-
-
 def arrays_in(source: Path | io.BytesIO, title: str) -> dict[str, Array]:
     """The arrays of a ``.npz`` file by name, or the memory-mapped array of a ``.npy`` file, called ``images``. Only plain numbers and text are
     read."""
@@ -344,7 +332,7 @@ class TensorData(Dataset):
         self.names = [f"{singular}-{i:05d}" for i in range(n)] if names is None else list(map(str, names))
         if len(self.names) != n or len(set(self.names)) != n:
             raise InputError(f"names must be {n} distinct names, one per item, got {len(set(self.names))}")
-        self.labels = None if labels is None else checked_labels(_plain_array(labels), n, label_names)
+        self.labels = None if labels is None else self.checked_labels(_plain_array(labels), n, label_names)
 
     def read(self, i: int) -> NDArray[np.float32]:
         item: NDArray[np.float32] = self._values[i].copy()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 from proofmap.core import streams
@@ -114,6 +115,20 @@ class Dataset(ABC):
         if labels is None or isinstance(labels, Sequence):
             return tuple(labels or ())
         return (int(labels),) if labels >= 0 else ()
+
+    @staticmethod
+    def checked_labels(
+        labels: NDArray[Any] | Sequence[int], n: int, label_names: Sequence[str]
+    ) -> NDArray[Any]:
+        """The labels of ``n`` items as integers ``(n,)``; negative for unknown."""
+        array = np.asarray(labels)
+        if array.shape == (n, 1):  # as Keras keeps them
+            array = array[:, 0]
+        if array.shape != (n,) or array.dtype.kind not in "iu":
+            raise InputError(f"labels must be {n} integers, one per item, got {array.dtype} {array.shape}")
+        if label_names and n and array.max() >= len(label_names):
+            raise InputError(f"labels go up to {array.max()}, but there are {len(label_names)} label names")
+        return array
 
     def objects(self, i: int) -> Mapping[int, Sequence[Box]]:
         """Boxes around objects by their label, in pixels of the upright picture, for every label with known objects."""

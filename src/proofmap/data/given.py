@@ -25,7 +25,6 @@ from proofmap.core.inputs.frames import library_of
 from proofmap.core.labels import NO_LABEL, LabelRule, label_array, label_index
 from proofmap.core.tensors import NamedImages, private_copy
 from proofmap.core.text import counted
-from proofmap.data.arrays import checked_labels
 from proofmap.data.dataset import Dataset, match_labels, true_outputs
 from proofmap.data.huggingface import is_rows, texts_of_rows
 from proofmap.data.loader import load_blocks
@@ -342,7 +341,7 @@ def _unpack(batch: Any, inputs: Inputs) -> tuple[list[Any], list[int]]:
     if labels is None:
         return items, [NO_LABEL] * len(items)
     given = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
-    return items, checked_labels(np.atleast_1d(given), len(items), ()).tolist()
+    return items, Dataset.checked_labels(np.atleast_1d(given), len(items), ()).tolist()
 
 
 def _are_labels(second: Any, images: Any) -> bool:

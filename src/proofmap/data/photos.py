@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -150,9 +149,6 @@ def photographs(places: Sequence[str | Path]) -> ImageFiles:
 
 # ---- as tensors -------------------------------------------------------------------------------------------------
 
-LEAST_SHARE = 0.4
-"""If the net sees a smaller share of a photo's area than this, a warning is given. ImageNet's crop keeps half of a 3 : 2 photo."""
-
 
 def load_images(paths: str | Path | Sequence[str | Path], classifier: Any) -> NamedImages:
     """Photos ``(N, 3, H, W)`` on the classifier's device, resized and cropped by the classifier's preprocessing.
@@ -176,17 +172,6 @@ def load_images(paths: str | Path | Sequence[str | Path], classifier: Any) -> Na
             photos.append(inputs.prepare(photo))
         except InputError as error:
             raise InputError(f"{printable(str(path))}: {error}") from None
-        warn_of_crop(path.name, photo, inputs)
+        inputs.warn_of_crop(path.name, photo)
     images = torch.stack(photos).to(classifier.device)
     return NamedImages.of(images, [printable(path.stem) for path in paths])
-
-
-def warn_of_crop(name: str, photo: Image.Image, inputs: Pictures) -> None:
-    """Warn if the net sees only a small part of a photo."""
-    share = inputs.seen_share(photo)
-    if share < LEAST_SHARE:
-        warnings.warn(
-            f"{name} is {photo.width} x {photo.height}: the net sees the middle {100 * share:.0f} % of it. "
-            "fit='pad' (--fit pad) shows all of it, fit='squash' all of it out of proportion",
-            stacklevel=3,
-        )

@@ -52,6 +52,45 @@ class GivenMaps(Method):
     file: str = setting("", "the file of the array: .npy, .npz or .safetensors")
     key: str = setting("", "the name of the array in the file, if it has names")
 
+    @staticmethod
+    def in_files(place: str) -> list[GivenMaps]:
+        """The arrays of maps in a file, or in the files of a folder, as methods: ``FILE``, ``FOLDER``, or ``NAME=FILE`` for another name."""
+        name, equals, file = ("", "", place) if Path(place).exists() else place.partition("=")
+        path = Path(file if equals else place)
+        files = (
+            sorted(found for found in path.iterdir() if found.suffix in _SUFFIXES)
+            if path.is_dir()
+            else [path]
+        )
+        if not path.exists() or (path.is_file() and path.suffix not in _SUFFIXES) or not files:
+            raise InputError(
+                f"there are no maps at {path}: give a file ({', '.join(_SUFFIXES)}) or a folder of such files.{suggest_path(path)}"
+            )
+        found = []
+        for each in files:
+            with _readable(str(each)):
+                if each.suffix == ".safetensors":
+                    with safe_open(each, framework="pt") as opened:
+                        keys = list(opened.keys())
+                else:
+                    loaded = np.load(each, mmap_mode="r", allow_pickle=False)
+                    keys = (
+                        [key for key in loaded.files if key not in _BESIDE] if each.suffix == ".npz" else [""]
+                    )
+            found += [(key or each.stem, str(each), key) for key in keys]
+        if name and len(found) > 1:
+            return [GivenMaps(array=f"{name}-{key}", file=file, key=key) for _, file, key in found]
+        return [GivenMaps(array=name or title, file=file, key=key) for title, file, key in found]
+
+    @staticmethod
+    def are_in(thing: object) -> bool:
+        """Whether an object is an array of maps: a tensor, an array, a list of them, or an Explanation of SHAP."""
+        return (
+            isinstance(thing, (Tensor, np.ndarray, list, tuple))
+            or hasattr(thing, "base_values")
+            or library_of(thing) is not None
+        )
+
     def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
         raise InputError(
             f"only the maps of {self.array!r} are known, for the images and labels that were judged, and they are needed for others: by a metric that "
@@ -94,32 +133,6 @@ class GivenMaps(Method):
     def changes(self) -> list[str]:
         """Empty: the name says it."""
         return []
-
-
-def maps_in(place: str) -> list[GivenMaps]:
-    """The arrays of maps in a file, or in the files of a folder, as methods: ``FILE``, ``FOLDER``, or ``NAME=FILE`` for another name."""
-    name, equals, file = ("", "", place) if Path(place).exists() else place.partition("=")
-    path = Path(file if equals else place)
-    files = (
-        sorted(found for found in path.iterdir() if found.suffix in _SUFFIXES) if path.is_dir() else [path]
-    )
-    if not path.exists() or (path.is_file() and path.suffix not in _SUFFIXES) or not files:
-        raise InputError(
-            f"there are no maps at {path}: give a file ({', '.join(_SUFFIXES)}) or a folder of such files.{suggest_path(path)}"
-        )
-    found = []
-    for each in files:
-        with _readable(str(each)):
-            if each.suffix == ".safetensors":
-                with safe_open(each, framework="pt") as opened:
-                    keys = list(opened.keys())
-            else:
-                loaded = np.load(each, mmap_mode="r", allow_pickle=False)
-                keys = [key for key in loaded.files if key not in _BESIDE] if each.suffix == ".npz" else [""]
-        found += [(key or each.stem, str(each), key) for key in keys]
-    if name and len(found) > 1:
-        return [GivenMaps(array=f"{name}-{key}", file=file, key=key) for _, file, key in found]
-    return [GivenMaps(array=name or title, file=file, key=key) for title, file, key in found]
 
 
 @contextmanager
@@ -177,15 +190,6 @@ class Given:
 
 def _as_index(numbers: Any, array: Tensor | np.ndarray) -> Any:
     return torch.from_numpy(numbers).to(array.device) if isinstance(array, Tensor) else numbers
-
-
-def is_maps(thing: object) -> bool:
-    """Whether an object is an array of maps: a tensor, an array, a list of them, or an Explanation of SHAP."""
-    return (
-        isinstance(thing, (Tensor, np.ndarray, list, tuple))
-        or hasattr(thing, "base_values")
-        or library_of(thing) is not None
-    )
 
 
 def as_given(maps: Any, name: str, net: Classifier, count: int, rule: LabelRule) -> Given:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +39,8 @@ _RESAMPLING = {
     "bicubic": Image.Resampling.BICUBIC,
     "lanczos": Image.Resampling.LANCZOS,
 }
+_LEAST_SHARE = 0.4
+"""If the net sees a smaller share of a photo's area than this, a warning is given. ImageNet's crop keeps half of a 3 : 2 photo."""
 _BRIGHTNESS = (0.299, 0.587, 0.114)  # ITU-R BT.601
 
 
@@ -190,18 +193,24 @@ class Pictures(Inputs):
             **({"colours": [list(values) for values in self.colours]} if self.colours else {}),
         }
 
-    def seen_part(self, item: Image.Image, *, cropped: bool = False) -> Box:
-        """The part of a photo that the net sees: left, top, right, bottom, as fractions of the photo's sides."""
+    def seen_share(self, item: Image.Image, *, cropped: bool = False) -> float:
+        """The share of a photo's area that the net sees."""
         (wide, high), (left, top) = fitted_size(
             item.size, self.size, None if cropped else self.resize, self.fit
         )
-        right, bottom = left + self.size[1], top + self.size[0]
-        return max(0, left) / wide, max(0, top) / high, min(wide, right) / wide, min(high, bottom) / high
+        across = min(wide, left + self.size[1]) - max(0, left)
+        down = min(high, top + self.size[0]) - max(0, top)
+        return across / wide * (down / high)
 
-    def seen_share(self, item: Image.Image, *, cropped: bool = False) -> float:
-        """The share of a photo's area that the net sees."""
-        left, top, right, bottom = self.seen_part(item, cropped=cropped)
-        return (right - left) * (bottom - top)
+    def warn_of_crop(self, name: str, photo: Image.Image) -> None:
+        """Warn if the net sees only a small part of a photo."""
+        share = self.seen_share(photo)
+        if share < _LEAST_SHARE:
+            warnings.warn(
+                f"{name} is {photo.width} x {photo.height}: the net sees the middle {100 * share:.0f} % of it. "
+                "fit='pad' (--fit pad) shows all of it, fit='squash' all of it out of proportion",
+                stacklevel=3,
+            )
 
     def picture(self, x: Tensor) -> np.ndarray:
         """A picture of the first three channels. If there are fewer than three, their mean is shown as gray."""
