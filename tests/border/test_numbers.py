@@ -108,6 +108,8 @@ def test_true_numbers_are_in_ranges() -> None:
     net = pm.Classifier(Linear(), data=ROWS, ranges=LIMITS, error=ERROR)
     found = pm.evaluate(net, ROWS[:3], methods="random", labels="true", truth=np.array([-7.5, -2.0, 1.5]))
     assert found.labels.tolist() == [[0], [1], [2]]
+    with pytest.raises(pm.InputError, match=r"label -7 is out of range.* write it as a float, -7\.0"):
+        pm.evaluate(net, ROWS[:3], methods="random", labels="true", truth=[-7, -2, 1])
 
 
 @pytest.mark.parametrize("width", [(60,), (60, 1)])
@@ -242,3 +244,7 @@ def test_models_that_do_not_predict_one_number_are_refused() -> None:
         pm.Classifier(conv_net(1), size=8, error=1, ranges=3)
     with pytest.raises(pm.InputError, match=r"Linear predicts a number.*truth=y"):
         pm.explain(Linear(), ROWS)
+    with pytest.warns(
+        UserWarning, match=r"If the one output is a number, such as a price, write pm\.Classifier"
+    ):
+        pm.explain(conv_net(1), normal(2, 3, 8, 8), labels="all", method="gradient")

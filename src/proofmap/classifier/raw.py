@@ -69,6 +69,8 @@ def as_classifier(net: Any, images: Any = None) -> Classifier:
         f"{found.name}: inputs ({shape}) as the net takes them; hidden {inputs.position_noun} show 0, the mean of normalised data; outputs are "
         f"{_FOUND[found.outputs]}, as a look at them shows; labels are numbered; pm.Classifier(net, ...) says it otherwise"
     )
+    if found.one_output:
+        found.assumed += ". If the one output is a number, such as a price, write pm.Classifier(net, ..., at_least=..., error=...)"
     low, high = (float(end) for end in torch.as_tensor(given).float().aminmax())
     if isinstance(inputs, Pictures) and low >= 0 and high <= 1:
         found.assumed += (

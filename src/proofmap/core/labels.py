@@ -362,7 +362,14 @@ def label_index(label: Any, names: Sequence[str]) -> int:
                 f"label {text!r} is the name of output {found[0]} and the index of another; pass {found[0]}"
             )
         if not 0 <= index < len(names):
-            raise InputError(f"label {index} is out of range: the net has outputs 0 to {len(names) - 1}")
+            hint = (
+                ""
+                if range_of(index, names) is None
+                else f"; as a number in a range, write it as a float, {index}.0"
+            )
+            raise InputError(
+                f"label {index} is out of range: the net has outputs 0 to {len(names) - 1}{hint}"
+            )
         return index
     if len(found) == 1:
         return found[0]
