@@ -62,13 +62,6 @@ SHOWN = [
         ],
     ),
     Shown(
-        "imagenette",
-        "imagenette-table.md",
-        "| method | deletion ↓ | insertion ↑ | saliency metric ↓ |",
-        ["deletion", "insertion", "saliency-metric"],
-        part="efficientnet-lite0",
-    ),
-    Shown(
         "imagenette-best-effort",
         "imagenette-table.md",
         "| method, 80 photos |",
