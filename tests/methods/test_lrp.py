@@ -71,7 +71,7 @@ def pooled_net() -> nn.Sequential:
     )
 
 
-def captums(captum: ModuleType, net: nn.Sequential, images: Tensor, label: int, rule: str) -> Tensor:
+def captums(captum: ModuleType, net: nn.Sequential, x: Tensor, label: int, rule: str) -> Tensor:
     """Captum's LRP with one rule for convolutions and epsilon elsewhere; it forgets its rules after each call."""
     from captum.attr._utils.lrp_rules import Alpha1_Beta0_Rule, EpsilonRule, GammaRule
 
@@ -81,7 +81,7 @@ def captums(captum: ModuleType, net: nn.Sequential, images: Tensor, label: int, 
             module.rule = rules[rule]()
         elif not isinstance(module, (nn.ReLU, nn.MaxPool2d)):
             module.rule = EpsilonRule()
-    theirs: Tensor = captum.LRP(net).attribute(normalised(images).requires_grad_(True), target=label)
+    theirs = captum.LRP(net).attribute(x.clone().requires_grad_(True), target=label)
     return theirs.detach().sum(dim=1)
 
 
@@ -90,28 +90,19 @@ def test_epsilon_is_captums_for_every_label(net: Any, captum: ModuleType) -> Non
     images = pixels(3, 8)
     maps = LRP.preset("epsilon", epsilon=1e-9)(classifier(net()), images, LABELS)
     for j in range(4):
-        assert_same(maps[:, j], captums(captum, net(), images, j, "epsilon"))
+        assert_same(maps[:, j], captums(captum, net(), normalised(images), j, "epsilon"))
 
 
 @pytest.mark.parametrize("rule", ["gamma", "alpha-beta"])
 def test_other_rules_are_captums_where_inputs_are_positive(rule: Any, captum: ModuleType) -> None:
     """Captum's are written for positive inputs and leave biases as they are; so: no biases, the first layer flat."""
-    images, net = pixels(3, 8), pooled_net()
+    net = pooled_net()
     upper = Classifier(net[1:], size=8, mean=(0,) * 6, std=(1,) * 6)
     with torch.no_grad():
-        shown = net[0](normalised(images)).relu().clamp_max(1)
+        shown = net[0](normalised(pixels(3, 8))).relu().clamp_max(1)
     maps = LRP(conv=rule, alpha=1.0, first="none", epsilon=1e-9)(upper, shown, LABELS)
     for j in range(4):
-        again = pooled_net()[1:]
-        from captum.attr._utils.lrp_rules import Alpha1_Beta0_Rule, EpsilonRule, GammaRule
-
-        for module in again:
-            if isinstance(module, nn.Conv2d):
-                module.rule = GammaRule() if rule == "gamma" else Alpha1_Beta0_Rule()
-            elif not isinstance(module, (nn.ReLU, nn.MaxPool2d)):
-                module.rule = EpsilonRule()
-        theirs = captum.LRP(again).attribute(shown.clone().requires_grad_(True), target=j).sum(dim=1)
-        assert_same(maps[:, j], theirs.detach())
+        assert_same(maps[:, j], captums(captum, pooled_net()[1:], shown, j, rule))
 
 
 # ---- against sums written out --------------------------------------------------------------------------------
