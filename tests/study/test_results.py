@@ -332,7 +332,7 @@ def test_a_journal_whose_index_cannot_be_made_is_told(processes: Processes, tmp_
 # ---- kinds, and runs of the first form ------------------------------------------------------------------------
 
 
-def test_a_run_has_the_kinds_of_its_metrics(tmp_path: Path) -> None:
+def test_a_run_has_the_kinds_of_its_metrics_and_knows_which_maps_are_signed(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(
         "from typing import ClassVar\n"
@@ -342,8 +342,10 @@ def test_a_run_has_the_kinds_of_its_metrics(tmp_path: Path) -> None:
         "    kind: ClassVar[str] = 'soundness'\n"
     )
     metrics = ("completeness", f"{file}:Mine", "completeness:thresholds=released", "deletion")
-    study = toy_study(tmp_path, 2, methods=("gradient",), metrics=metrics)
+    signed = {"gradient-x-input": True, "gradient": False, "top-label:gradient-x-input": True}
+    study = toy_study(tmp_path, 2, methods=tuple(signed), metrics=metrics)
     run_study(study, tmp_path / "run")
+    assert {r.name: r.signed for r in evaluation_of(tmp_path / "run").results} == signed
     expected = [
         ("completeness", "completeness"),
         ("mine", "soundness"),
@@ -354,13 +356,6 @@ def test_a_run_has_the_kinds_of_its_metrics(tmp_path: Path) -> None:
         assert [(s.name, s.kind) for s in run.evaluation().results[0].scores] == expected
         assert [(m.name, m.kind) for m in run.metrics.values()] == expected
     assert verify_run(tmp_path / "run") == []
-
-
-def test_a_run_remembers_which_maps_are_signed(tmp_path: Path) -> None:
-    expected = {"gradient-x-input": True, "gradient": False, "top-label:gradient-x-input": True}
-    study = toy_study(tmp_path, 2, methods=tuple(expected), metrics=("completeness",))
-    run_study(study, tmp_path / "run")
-    assert {r.name: r.signed for r in evaluation_of(tmp_path / "run").results} == expected
 
 
 def test_a_run_knows_what_values_its_metrics_can_have(run: Run) -> None:
