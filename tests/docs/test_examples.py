@@ -153,9 +153,10 @@ def test_every_command_shown_exists_with_its_options(line: str) -> None:
     command = command_line().commands[name]
     given = command.make_context(name, list(words)).params
     named = given.get("methods") or given.get("method") or "random"
-    for method in named if isinstance(named, (list, tuple)) else split_specs(named):
-        if not is_python_file(method):  # files are there when the page's story is run
-            make_method(method)
+    for each in named if isinstance(named, (list, tuple)) else [named]:
+        for method in split_specs(each):
+            if not is_python_file(method):  # files are there when the page's story is run
+                make_method(method)
     for metric in split_specs(given["metrics"]) if given.get("metrics") else []:
         make_metric(metric)
     if given.get("labels"):
