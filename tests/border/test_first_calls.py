@@ -79,3 +79,25 @@ def test_a_text_for_a_pipeline_of_texts() -> None:
     net = make_pipeline(CountVectorizer(), LogisticRegression()).fit(["a good film", "a bad film"], [1, 0])
     proof = pm.explain(net, "a good film", labels="top1")
     assert proof.labels.tolist() == [[1]] and len(proof.maps) == 1
+
+
+@pytest.mark.parametrize("library", ["narwhals", "pyarrow", "datasets"])
+def test_a_frame_of_another_library(library: str) -> None:
+    """Arrow, narwhals and Hugging Face have ``to_pandas`` in common."""
+    pd, module = pytest.importorskip("pandas"), pytest.importorskip(library)
+    linear = pytest.importorskip("sklearn.linear_model")
+    frame = pd.DataFrame({"age": np.arange(30.0) % 7, "income": np.arange(30) % 4})
+    model = linear.LogisticRegression().fit(frame, frame["age"] > 3)
+    convert = {
+        "narwhals": lambda: module.from_native(frame),
+        "pyarrow": lambda: module.Table.from_pandas(frame, preserve_index=False),
+        "datasets": lambda: module.Dataset.from_pandas(frame),
+    }
+    given = convert[library]()
+    found = pm.explain(pm.Classifier(model, data=given), given, labels="top1", method="belief-order")
+    expected = pm.explain(pm.Classifier(model, data=frame), frame, labels="top1", method="belief-order")
+    assert torch.equal(found.maps, expected.maps) and torch.equal(found.labels, expected.labels)
+    assert torch.equal(pm.explain(model, given, labels="top1", method="belief-order").maps, expected.maps)
+    values = pd.DataFrame({"income": frame["income"] * 1.0, "age": frame["age"]})
+    as_maps = pm.evaluate(model, frame, maps=values, target=0)["maps"].maps
+    assert as_maps[3].tolist() == [[3.0, 3.0]] and as_maps[8].tolist() == [[1.0, 0.0]]

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import proofmap as pm
 from proofmap.core.errors import InputError, MissingExtra
 from proofmap.core.files import digest_of
 from proofmap.core.inputs import Text
@@ -138,6 +139,13 @@ def reviews(library: ModuleType) -> Any:
     )
     columns = {"review": ["Good film.", "Bad plot.", "Good."], "stars": [1, 0, -1], "length": [2, 2, 1]}
     return library.Dataset.from_dict(columns, features=features)
+
+
+def test_pictures_in_memory_are_judged_with_their_labels(library: ModuleType) -> None:
+    net = conv_classifier(8, names=["dog", "cat", "cup", "car"])
+    given = rows(library, [{"bytes": png(k), "path": None} for k in range(3)], [0, 1, 0])
+    found = pm.evaluate(net, given, methods="gradient", labels="true", metrics="soundness")
+    assert found.labels.tolist() == [[1], [0], [1]] and len(found.images) == 3
 
 
 def test_texts_in_memory(library: ModuleType) -> None:

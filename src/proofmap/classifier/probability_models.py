@@ -24,6 +24,7 @@ from proofmap.classifier.ranges import Ranges, chosen_ranges, predicts_number
 from proofmap.classifier.view import place_of, view_of
 from proofmap.core.errors import InputError, ModelError, ProofmapError
 from proofmap.core.inputs import Columns, Inputs, Pictures, Rows, Text, TextInputs
+from proofmap.core.inputs.frames import as_frame
 from proofmap.core.text import counted
 from proofmap.plugins.failures import reason_of
 
@@ -297,6 +298,7 @@ def _inputs_of(
 def _rows(net: object, data: Any) -> Rows:
     """The description of rows like those of ``data``. Refuses rows that are all equal. If the model knows its columns, other columns are
     refused too."""
+    data = as_frame(data)
     inputs = Rows.of(data)
     rows = inputs.examples
     if rows is not None and bool((rows == rows[0]).all()):

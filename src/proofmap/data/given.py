@@ -26,7 +26,7 @@ from proofmap.core.labels import NO_LABEL, LabelRule, label_array, label_index
 from proofmap.core.tensors import NamedImages, private_copy
 from proofmap.core.text import counted
 from proofmap.data.dataset import Dataset, match_labels, true_outputs
-from proofmap.data.huggingface import is_rows, texts_of_rows
+from proofmap.data.huggingface import HuggingFaceImages, is_rows, texts_of_rows
 from proofmap.data.loader import load_blocks
 from proofmap.data.specs import open_data
 
@@ -109,7 +109,7 @@ def as_dataset(
             - a file, a folder, a dataset string, or a list of files;
             - a dataset of Proofmap, or one of ``torch.utils.data``. Its ``classes``, as in torchvision's ``ImageFolder``, are matched with
               ``outputs`` by name if they are in another order;
-            - for texts, a ``datasets.Dataset`` with a column ``text`` or one column of strings;
+            - a ``datasets.Dataset`` of Hugging Face with a column of images; for texts, with a column ``text`` or one column of strings;
             - a ``DataLoader``. Images are read from its dataset one by one, in the dataset's order, through its ``collate_fn``:
               ``shuffle`` and ``drop_last`` have no effect;
             - an iterable of batches, each a tensor or ``(images, labels)``. It must give the same batches each time it is iterated, and is read
@@ -173,8 +173,8 @@ def _opened(given: Any, inputs: Inputs) -> Dataset:
     several = isinstance(given, (list, tuple)) and len(given) > 0
     if isinstance(given, (str, Path)) or (several and all(isinstance(one, (str, Path)) for one in given)):
         return open_data(given)
-    if isinstance(inputs, TextInputs) and is_rows(given):
-        return texts_of_rows(given)
+    if isinstance(inputs, (TextInputs, Pictures)) and is_rows(given):
+        return texts_of_rows(given) if isinstance(inputs, TextInputs) else HuggingFaceImages(given)
     if isinstance(given, torch_data.Dataset) and not isinstance(given, torch_data.IterableDataset):
         given = torch_data.DataLoader(given, collate_fn=itemgetter(0))  # samples as they are
     if (

@@ -14,7 +14,7 @@ from torch import Tensor
 from proofmap.core.errors import InputError
 from proofmap.core.files import digest_of, distinct_names, suggest_path
 from proofmap.core.inputs import Columns, Rows
-from proofmap.core.inputs.frames import Column, library_of, read_frame
+from proofmap.core.inputs.frames import Column, as_frame, library_of, read_frame
 from proofmap.data.dataset import Dataset, numbered, reader
 from proofmap.data.tables import check_columns
 
@@ -45,6 +45,7 @@ class TableData(Dataset):
         settings: dict[str, object] | None = None,
         columns: Columns | None = None,
     ) -> None:
+        frame = as_frame(frame)
         if library_of(frame) is None:
             raise InputError(f"a table must be a data frame of pandas or polars, not {type(frame).__name__}")
         have = Column.names_in(frame)

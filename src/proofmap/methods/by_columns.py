@@ -15,7 +15,7 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Columns, Rows
-from proofmap.core.inputs.frames import library_of
+from proofmap.core.inputs.frames import as_frame, library_of
 from proofmap.core.text import did_you_mean, shortened
 
 _TERMS = " & "
@@ -74,8 +74,8 @@ def by_columns(maps: Any, net: Classifier, count: int, who: str) -> tuple[Any, l
         maps = [maps.data(k) for k in range(count)]
     if isinstance(maps, (list, tuple)) and len(maps) and isinstance(maps[0], Mapping):
         maps, names, classes = _of_terms(maps, who)
-    elif library_of(maps) is not None:
-        names, maps = list(maps.columns), maps.to_numpy()
+    elif library_of(frame := as_frame(maps)) is not None:
+        names, maps = list(frame.columns), frame.to_numpy()
     if not isinstance(maps, (Tensor, np.ndarray, list, tuple)):
         maps = getattr(maps, "values", maps)
     if columns is None or isinstance(maps, (list, tuple)) or (names is None and classes is None):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from proofmap.core.deferred import Tensor, torch
 from proofmap.core.errors import InputError
-from proofmap.core.inputs.frames import Column, library_of
+from proofmap.core.inputs.frames import Column, as_frame, library_of
 from proofmap.core.text import did_you_mean
 
 _WHOLE_LIMIT = 2.0**24
@@ -78,6 +78,7 @@ class Columns:
         """
         if isinstance(data, Columns):
             return data
+        data = as_frame(data)
         library = library_of(data)
         if library is None:
             values = _array(data)
@@ -133,6 +134,7 @@ class Columns:
         A frame must have these columns, in any order, and no others. Categories must be known, and values may be missing only in columns
         that had missing values in the data that described them.
         """
+        data = as_frame(data)
         if library_of(data) is None:
             values = _array(data)
             if values.shape[1] != len(self):

@@ -118,6 +118,13 @@ class Column:
         )
 
 
+def as_frame(given: Any) -> Any:
+    """A frame of another library that can become one of pandas (a table of Arrow, a frame of narwhals, a dataset of Hugging Face), as such a frame;
+    anything else as it is."""
+    other = library_of(given) is None and callable(getattr(given, "to_pandas", None))
+    return given.to_pandas() if other else given
+
+
 def library_of(given: object) -> str | None:
     """The library that a frame belongs to; None if ``given`` is not a frame.
 

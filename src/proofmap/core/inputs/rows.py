@@ -140,7 +140,7 @@ class Rows(Inputs):
         return _within(self.table, torch.rand(n, self.columns, generator=torch.Generator().manual_seed(0)))
 
     def takes(self, given: object) -> bool:
-        return library_of(given) is not None
+        return library_of(given) is not None or callable(getattr(given, "to_pandas", None))
 
     def encode(self, given: Any) -> Tensor:
         """The rows ``(N, columns)`` of a data frame as numbers, with the names of the rows."""
