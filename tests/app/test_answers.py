@@ -47,6 +47,7 @@ def test_about(client: TestClient, server: Server) -> None:
         "belief-mask",
         "diffmask",
         "extremal-perturbation",
+        "fido",
         "fong-vedaldi",
         "iba",
         "igos++",
