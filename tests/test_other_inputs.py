@@ -32,7 +32,6 @@ from proofmap.report.sheets import explained_sheet, marked_line
 from proofmap.results.proof_shape import shape_of
 from proofmap.session import Session
 from proofmap.study import verify_run
-from tests.docs.pages import DOCS, blocks
 from tests.sessions import bound
 from tests.toys import drawn, normal
 
@@ -310,13 +309,8 @@ FEW = {
 
 @pytest.fixture(scope="module")
 def f() -> pm.Classifier:
-    page = blocks(DOCS / "extend.md")
-    code = next(block.code for block in page if "class Volumes" in block.code)
-    namespace: dict[str, Any] = {"__name__": __name__}
-    exec(code.replace("@KINDS.register\n", ""), namespace)
-    inputs = namespace["Volumes"](size=SIZE, mean=(0.0,), std=(1.0,))
     net = nn.Sequential(nn.Conv3d(1, 3, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(360, 2))
-    return pm.Classifier(drawn(net), inputs=inputs, names=["healthy", "ill"])
+    return pm.Classifier(drawn(net), inputs=pm.Volumes(size=SIZE), names=["healthy", "ill"])
 
 
 @pytest.fixture(scope="module")
