@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from proofmap.fills import Fill, Gray, Images
     from proofmap.judging import Judge, evaluate, explain
     from proofmap.methods import LearnedMask, Method, make_method, per_label
-    from proofmap.metrics import Curves, Metric, default_metrics, deletion, insertion, make_game, make_metric
+    from proofmap.metrics import Metric, default_metrics, deletion, insertion, make_game, make_metric
     from proofmap.metrics.playing import completeness, insertion_auc, soundness
     from proofmap.models import load_classifier
     from proofmap.report.figures import draw_figure
@@ -43,7 +43,7 @@ __getattr__, __dir__ = lazy_names(
         "fills": "Fill Gray Images",
         "judging": "Judge evaluate explain",
         "methods": "LearnedMask Method make_method per_label",
-        "metrics": "Curves Metric default_metrics deletion insertion make_game make_metric",
+        "metrics": "Metric default_metrics deletion insertion make_game make_metric",
         "metrics.playing": "completeness insertion_auc soundness",
         "models": "load_classifier",
         "report.figures": "draw_figure",
@@ -59,7 +59,6 @@ __getattr__, __dir__ = lazy_names(
 __all__ = [
     "__version__",
     "Classifier",
-    "Curves",
     "Evaluation",
     "Fill",
     "Gray",
