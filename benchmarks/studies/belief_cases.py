@@ -43,7 +43,7 @@ JUDGED = {"gray": "gray", "blur": "blur", "images": "images", "noise*": "noise"}
 METHODS = [
     "belief-mask",
     "belief-mask:preset=thorough",
-    "belief-mask:preset=smooth",
+    "belief-mask:passes=600,smoothness=0.15",
     "belief-mask:target=strongest",
     "belief-mask:target=weakest",
     "learned-mask",

@@ -54,7 +54,7 @@ STUDIES = [
         "held",
         "belief-masks.md",
         "belief_mask.py {data}/imagenet_val --fold held --number 150 --batch 960 --out {out}/held.json --methods "
-        "belief-mask:preset=thorough belief-mask:preset=smooth belief-mask grad-cam",
+        "belief-mask:preset=thorough belief-mask:passes=600,smoothness=0.15 belief-mask grad-cam",
     ),
     Study("two-labels", "what-we-found.md", "two-labels"),
     Study("imagenette", "imagenette-table.md", "imagenette --images 200"),

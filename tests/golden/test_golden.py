@@ -35,7 +35,7 @@ GONE: dict[str, dict[str, Any]] = {
 }
 """Settings that methods had when they were recorded, at the values at which they did nothing."""
 
-NEW: dict[str, dict[str, Any]] = {"belief-mask": {"copies": 0.0, "softness": 0.0}}
+NEW: dict[str, dict[str, Any]] = {"belief-mask": {"copies": 0.0}}
 """Settings that methods did not have when they were recorded, at the values at which they do nothing."""
 
 

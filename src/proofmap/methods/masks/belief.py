@@ -63,8 +63,9 @@ class BeliefMask(WholeNet, MaskMethod):
     then 1 for the first of n positions and 1/n for the last. The search also shows every position alone, and everything without that
     position. This takes 2 n + 2 passes for each input, which all labels share.
 
-    Presets: ``fast`` (200 passes per label), ``thorough`` (600, and less smoothing), ``smooth`` (600, and more smoothing),
-    ``steady`` (600; every point of the curve is moved to f, instead of the area).
+    Presets: ``fast`` (200 passes per label), ``thorough`` (600, and less smoothing), ``robust`` (600; the proof survives a blur
+    of the map, because half of what is shown are blurred and moved copies), ``steady`` (600; every point of the curve is moved to f, instead
+    of the area).
 
     >>> BeliefMask.preset("thorough").steps
     200
@@ -78,7 +79,7 @@ class BeliefMask(WholeNet, MaskMethod):
         "preset": {
             "fast": {},
             "thorough": {"passes": 600, "smoothness": 0.01},
-            "smooth": {"passes": 600, "smoothness": 0.15},
+            "robust": {"passes": 600, "smoothness": 0.01, "copies": 0.5},
             "steady": {"passes": 600, "smoothness": 0.03, "target": "curve", "learning_rate": 0.35},
         }
     }
@@ -100,12 +101,7 @@ class BeliefMask(WholeNet, MaskMethod):
         "share of the masked inputs that show a copy of the mask, blurred by up to a cell and moved by up to half a cell at random, so that "
         "proofs survive a blur; not used if positions have no neighbours",
         least=0,
-        most=1,
-    )
-    softness: float = setting(
-        0.0,
-        "blur that is part of the mask: the standard deviation of a Gaussian, in cells; not used if positions have no neighbours",
-        least=0,
+        most=0.9,
     )
     target: Literal["f", "curve", "strongest", "weakest"] = setting(
         "f",

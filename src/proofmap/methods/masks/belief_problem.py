@@ -38,8 +38,9 @@ to W, for every fill k. Then W is changed once, by the shortest D with
 and the next round begins, at other shares. The straight-through gradient is too large, so the first change is multiplied by 1.5. Later
 changes are shorter, because each round is a noisy measurement; the last ones average over everything measured.
 
-**Copies.** With ``copies``, a share of the composites shows copies of the mask that are blurred and moved at random. Areas, controls and
-the closing fit are then those of masks and copies together, so the proof does not rest on details that a blur removes.
+**Copies.** With ``copies``, a share of the composites shows copies of the mask that are blurred and moved at random, so that the proof does
+not rest on details that a blur removes. Each fill then has two games, that of the mask and that of its copies, with an area, a control and
+a slope each. In the closing fit the two take turns.
 
 A fit corrects small errors. A label is not fitted if its areas are still far from f, or if the net is sure of it (then the gradient of F
 vanishes). For such a label the passes are better used for learning. With few
@@ -288,20 +289,28 @@ FAR = 0.7
 class ClosingFit:
     """The schedule of the closing fit: three rounds at the end of ``steps`` steps, which together take at most half of the steps.
 
+    The ``games`` of a fill (one, or two with copies) take turns.
+
     >>> fit = ClosingFit(200)
     >>> fit.shares, fit.first
     (16, 152)
-    >>> ClosingFit(66).shares, ClosingFit(20).shares
-    (11, 0)
+    >>> ClosingFit(66).shares, ClosingFit(20).shares, ClosingFit(66, games=2).shares
+    (11, 0, 5)
     """
 
     steps: int
+    games: int = 1
 
     @property
     def shares(self) -> int:
-        """Number of shares in each round, one per step. 0 means no fit, because a round would have too few."""
+        """Number of shares in each round of a game. 0 means no fit, because a round would have too few."""
         few = min(_MOST, self.steps // (2 * _ROUNDS))
-        return few if few >= _LEAST else 0
+        return few // self.games if few >= _LEAST else 0
+
+    @property
+    def round(self) -> int:
+        """Number of steps in each round."""
+        return self.shares * self.games
 
     @property
     def first(self) -> int:
@@ -311,11 +320,11 @@ class ClosingFit:
     @property
     def length(self) -> int:
         """Total number of steps in all rounds."""
-        return _ROUNDS * self.shares
+        return _ROUNDS * self.round
 
     def ends(self, since: Tensor) -> Tensor:
         """Whether a round ends with the step ``since``, counted from the first step of the fit; steps before the fit are negative."""
-        return (since >= 0) & (since % self.shares == self.shares - 1)
+        return (since >= 0) & (since % self.round == self.round - 1)
 
     def gains(self, since: Tensor) -> Tensor:
         """Factors of the changes of W at the end of the rounds: 1.5, 1 and .5, then 0. ``since`` counts steps from the first step of the fit.
@@ -323,7 +332,7 @@ class ClosingFit:
         >>> ClosingFit(24).gains(torch.tensor([3, 7, 11, 15]))
         tensor([1.5000, 1.0000, 0.5000, 0.0000])
         """
-        return ((_ROUNDS - since // self.shares) / 2).clamp_min(0.0)
+        return ((_ROUNDS - since // self.round) / 2).clamp_min(0.0)
 
     def places(self, since: Tensor, phase: Tensor) -> Tensor:
         """Shares ``(P, K)`` to show at the steps ``since`` ``(P,)`` of the fit, given ``phase`` ``(P, K)``.
@@ -338,8 +347,8 @@ class ClosingFit:
                 [0.8750]])
         """
         since = since[:, None]
-        within = (phase + _GOLDEN * (since // self.shares)) % 1.0
-        return (((since % self.shares) + within) / self.shares).clamp(0, 1 - 1e-6)
+        within = (phase + _GOLDEN * (since // self.round)) % 1.0
+        return ((since % self.round // self.games + within) / self.shares).clamp(0, 1 - 1e-6)
 
 
 def least_change(slopes: Tensor, errors: Tensor) -> Tensor:
@@ -399,11 +408,11 @@ class BeliefProblem(CompositeProblem):
         by_order = parts.closer is not None
         self.steps = settings.steps_with(self.cost, by_order=by_order)
         self.axes = tuple(range(1, 1 + len(self.inputs.positions)))
-        self.fit = ClosingFit(self.steps if settings.target == "f" and not by_order else 0)
-        near = self.inputs.has_neighbours
-        if settings.softness > 0 and near:
-            self.up = tuple(m @ smoothing(m.shape[1], settings.softness, device=m.device) for m in self.up)
-        self.copying = [copying(matrix) for matrix in self.up] if settings.copies > 0 and near else []
+        copies = settings.copies > 0 and self.inputs.has_neighbours
+        self.copying = [copying(matrix) for matrix in self.up] if copies else []
+        self.games = 2 if copies else 1
+        """Number of games of each fill: the mask's own, and that of its copies."""
+        self.fit = ClosingFit(self.steps if settings.target == "f" and not by_order else 0, self.games)
 
     def enter(self, slots: Slots) -> Slots:
         images, labels, keys = slots["images"], slots["labels"], slots["keys"]
@@ -423,7 +432,7 @@ class BeliefProblem(CompositeProblem):
             "f": believed,
             "sure": sureness(believed),
             "phase": streams.uniform(keys, self.cost),
-            "curve": images.new_full((len(images), self.cost, self.parts), torch.nan),
+            "curve": images.new_full((len(images), self.games * self.cost, self.parts), torch.nan),
         }
         brought["opens"] = torch.full_like(
             slots["step"], self.steps
@@ -432,8 +441,9 @@ class BeliefProblem(CompositeProblem):
             brought["opens"].masked_fill_(brought["sure"] < SURE, self.fit.first)
             # a copy of the weights for every fill, so that each fill's slope is known
             every = first.expand(-1, self.cost, *first.shape[2:])
-            said = torch.zeros_like(brought["phase"])
-            brought |= {"weights": every, "slopes": torch.zeros_like(every), "said": said}
+            said = torch.zeros_like(brought["curve"][..., 0])
+            slopes = torch.zeros_like(every).repeat(1, self.games, *[1] * len(self.axes))
+            brought |= {"weights": every, "slopes": slopes, "said": said}
         return brought
 
     def move(self, slots: Slots, gradient: Tensor) -> None:
@@ -479,17 +489,36 @@ class BeliefProblem(CompositeProblem):
 
     def copied(self, weights: Tensor, slots: Slots) -> Tensor:
         """The maps ``(P, K, *positions)`` that are shown at this step: the masks, or copies of them."""
-        axes, keys = len(self.copying), streams.step_keys(slots["keys"] + 1, slots["step"], self.cost)
-        drawn = streams.uniform(keys, 2 + axes)
-        copied, low = drawn[..., 0] < self.settings.copies, weights
-        blur = torch.where(copied, 1 + (drawn[..., 1] * (len(_BLURS) - 1)).long(), 0)
-        for axis, matrices in enumerate(self.copying, start=2):
+        keys = streams.step_keys(slots["keys"] + 1, slots["step"], self.cost)
+        drawn = streams.uniform(keys, 1 + len(self.copying))
+        copied, low = self.played(slots, slots["step"]) >= self.cost, weights
+        blur = torch.where(copied, 1 + (drawn[..., 0] * (len(_BLURS) - 1)).long(), 0)
+        for axis, matrices in enumerate(self.copying, start=1):
             moves = matrices.shape[1]
             matrix = matrices[blur, torch.where(copied, (drawn[..., axis] * moves).long(), moves // 2)]
-            line = low.movedim(axis, 2)
+            line = low.movedim(1 + axis, 2)
             longer = matrix @ line.reshape(*line.shape[:3], -1)
-            low = longer.view(*longer.shape[:3], *line.shape[3:]).movedim(2, axis)
+            low = longer.view(*longer.shape[:3], *line.shape[3:]).movedim(2, 1 + axis)
         return low
+
+    def played(self, slots: Slots, step: Tensor) -> Tensor:
+        """The games ``(P, K)`` that are played at a step ``(P,)``: k is the game of the mask itself with fill k, and K + k that of its copies.
+
+        Every second game is one of copies in the closing fit, and the share ``copies`` of them before.
+        """
+        k = torch.arange(self.cost, device=step.device)
+        if not self.copying:
+            return k.expand(len(step), -1)
+        number, share = (
+            step[:, None] + k,
+            torch.where(step < slots["opens"], self.settings.copies, 0.5)[:, None],
+        )
+        return k + self.cost * (((number + 1) * share).long() - (number * share).long())
+
+    def now(self, values: Tensor, slots: Slots) -> Tensor:
+        """Those of the values ``(P, games, ...)`` that belong to the games ``(P, K, ...)`` played at this step."""
+        played = self.played(slots, slots["step"])
+        return values.take_along_dim(played.view(*played.shape, *[1] * (values.ndim - 2)), dim=1)
 
     @property
     def matches_f(self) -> bool:
@@ -498,7 +527,8 @@ class BeliefProblem(CompositeProblem):
 
     def push(self, log_f: Tensor, shares: Tensor, slots: Slots) -> Tensor:
         """The loss c L ``(P, K)`` of each pair and fill, given log F ``(P, K)`` at shares ``(P, K)``."""
-        areas, control = self.remember(log_f.detach().exp(), shares, slots), self.control(slots)
+        areas = self.now(self.remember(log_f.detach().exp(), shares, slots), slots)
+        control = self.now(self.control(slots), slots)
         return control * pushes(log_f, areas, control, slots["sure"])
 
     def shares(self, slots: Slots) -> Tensor:
@@ -506,9 +536,14 @@ class BeliefProblem(CompositeProblem):
         is far from its target.
         """
         even = (slots["phase"] + _GOLDEN * slots["step"][:, None]) % 1.0
-        curve, aim = slots["curve"], {"strongest": 1.0, "weakest": 0.0}.get(self.settings.target)
+        curve, aim = (
+            self.now(slots["curve"], slots),
+            {"strongest": 1.0, "weakest": 0.0}.get(self.settings.target),
+        )
         far = (curve - (slots["f"].view(-1, 1, 1) if aim is None else aim)).abs()
-        drawn = 1 - yielding(self.errors(slots).abs()) if aim is None else torch.ones_like(even)
+        drawn = (
+            1 - yielding(self.now(self.errors(slots), slots).abs()) if aim is None else torch.ones_like(even)
+        )
         drawn = drawn.masked_fill(far.isnan().any(dim=2), 0.0)  # first, the whole curve is covered
         drawn, far = _DRAWN * (slots["sure"][:, None] * drawn)[..., None], far.nan_to_num()
         there = far / far.sum(dim=2, keepdim=True).clamp_min(1e-12)
@@ -530,8 +565,10 @@ class BeliefProblem(CompositeProblem):
         fill has its own copy of the weights, so the gradient with respect to a copy is the slope of its fill.
         """
         begun = slots["step"] >= slots["opens"]
-        seen = now.detach().where(now.isfinite(), self.areas(slots))  # half precision overflows
-        slots["said"] += seen.where(begun[:, None], 0.0)
+        seen = now.detach().where(
+            now.isfinite(), self.now(self.areas(slots), slots)
+        )  # half precision overflows
+        slots["said"].scatter_add_(1, self.played(slots, slots["step"]), seen.where(begun[:, None], 0.0))
         return torch.where(begun, (now / self.unit(slots)).sum(dim=1), loss)
 
     def unit(self, slots: Slots) -> Tensor:
@@ -541,7 +578,10 @@ class BeliefProblem(CompositeProblem):
     def close(self, slots: Slots, gradient: Tensor) -> None:
         """Add the gradients of pairs in the closing fit to their slopes, and change the weights of these pairs when a round ends."""
         since, shape = slots["step"] - 1 - slots["opens"], (-1, *[1] * (gradient.ndim - 1))
-        slots["slopes"] += gradient.where((since >= 0).view(shape), 0.0)
+        played = (
+            self.played(slots, slots["step"] - 1).view(*gradient.shape[:2], *shape[2:]).expand_as(gradient)
+        )
+        slots["slopes"].scatter_add_(1, played, gradient.where((since >= 0).view(shape), 0.0))
         ends, areas = self.fit.ends(since), (slots["said"] / self.fit.shares).clamp_min(1e-6)
         slopes = slots["slopes"] * (self.unit(slots) / areas / self.fit.shares).view(*areas.shape, *shape[2:])
         change = least_change(slopes, belief_errors(areas, slots["f"]))[:, None]
@@ -552,24 +592,28 @@ class BeliefProblem(CompositeProblem):
     # ---- the control --------------------------------------------------------------------------------------------
 
     def remember(self, now: Tensor, shares: Tensor, slots: Slots) -> Tensor:
-        """Store F ``(P, K)``, the probabilities at the shares ``(P, K)`` of this step, in the curves. Return the updated areas A ``(P, K)``."""
-        curve, part, value = slots["curve"], (shares * self.parts).long()[..., None], now[..., None]
-        curve.scatter_(
-            2, part, value.where(value.isfinite(), curve.gather(2, part))
+        """Store F ``(P, K)``, the probabilities at the shares ``(P, K)`` of this step, in the curves. Return the areas A of all games."""
+        place = self.played(slots, slots["step"]) * self.parts + (shares * self.parts).long()
+        curve = slots["curve"].flatten(1)
+        stored = curve.scatter(
+            1, place, now.where(now.isfinite(), curve.gather(1, place))
         )  # half precision overflows
+        slots["curve"].copy_(stored.view_as(slots["curve"]))
         return self.areas(slots)
 
     def areas(self, slots: Slots) -> Tensor:
-        """The areas A ``(P, K)``: the mean of each curve over the parts that have a value."""
+        """The areas A ``(P, games)``: the mean of each curve over the parts that have a value."""
         return slots["curve"].nanmean(dim=2).nan_to_num().clamp_min(1e-6)
 
     def errors(self, slots: Slots) -> Tensor:
         return belief_errors(self.areas(slots), slots["f"])
 
     def control(self, slots: Slots) -> Tensor:
-        """The control c ``(P, K)``, which is positive if the proof is too strong."""
+        """The control c ``(P, games)``, which is positive if the proof is too strong."""
         if self.settings.target != "f":
-            return torch.full_like(slots["phase"], _FORCE if self.settings.target == "weakest" else -_FORCE)
+            return torch.full_like(
+                slots["curve"][..., 0], _FORCE if self.settings.target == "weakest" else -_FORCE
+            )
         limits = torch.where(slots["f"] <= self.settings.pull_below, self.settings.pull, _FORCE)
         return torch.minimum((_GAIN * self.errors(slots)).clamp_min(-_FORCE), limits[:, None])
 
