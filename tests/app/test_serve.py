@@ -188,3 +188,63 @@ def _start(address: str, method: str) -> None:
         f"{address}api/jobs", json.dumps(job).encode(), {"content-type": "application/json"}
     )
     assert urllib.request.urlopen(more, timeout=600).status == 202
+
+
+NETS = """
+import numpy as np
+import torch
+import proofmap as pm
+from torch import nn
+
+torch.manual_seed(0)
+photos = nn.Sequential(nn.Flatten(), nn.Linear(48, 3))
+walks = pm.Classifier(
+    nn.Sequential(nn.Flatten(), nn.Linear(24, 2)), inputs=pm.Series(length=12, mean=(0.0, 0.0), std=(1.0, 1.0))
+)
+
+def risky(frame):
+    high = 1 / (1 + np.exp(-frame["age"].to_numpy() / 50))
+    return np.stack([1 - high, high], axis=1)
+
+def moods(texts):
+    good = np.array([0.9 if "good" in text else 0.2 for text in texts])
+    return np.stack([1 - good, good], axis=1)
+
+texts = pm.Classifier(moods, inputs=pm.Text(length=8))
+"""
+SERVED = {
+    "photo": ("nets.py:photos?size=4", ()),
+    "row": ("nets.py:risky?data=people.csv", ("--data", "people.csv")),
+    "series": ("nets.py:walks", ("--data", "walk.csv")),
+    "text": ("nets.py:texts", ()),
+}
+
+
+@pytest.mark.parametrize("kind", SERVED)
+def test_each_kind_of_input_is_served(kind: str, started: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("nets.py").write_text(NETS)
+    Path("people.csv").write_text("age,income\n20,3\n70,1\n40,2\n")
+    Path("walk.csv").write_text("time,x,y\n" + "".join(f"{t},{t % 3},{t % 5}\n" for t in range(12)))
+    model, words = SERVED[kind]
+    assert run(monkeypatch, "serve", "--port", "0", "--no-browser", "--model", model, *words) == 0
+    ((app, (_, port)),) = started
+    with TestClient(app, base_url=f"http://127.0.0.1:{port}") as client:
+        about = client.get("/api/about").json()
+        assert about["item"] == kind
+        headers = {"content-type": "image/png"}
+        item = (
+            client.post("/api/photos?name=a.png", content=picture(), headers=headers)
+            if kind == "photo"
+            else client.post("/api/items", json={"text": "a good film"} if kind == "text" else {"index": 0})
+        ).json()
+        net = next(net["name"] for net in about["nets"] if net["name"].startswith("nets.py"))
+        asked = {
+            "photo": item["photo"],
+            "net": net,
+            "labels": [0, 1],
+            "methods": ["occlusion" if kind == "photo" else "random"],
+        }
+        job = client.post("/api/jobs", json=asked).json()["job"]
+        while (found := client.get(f"/api/jobs/{job}").json())["state"] in ("waiting", "running"):
+            time.sleep(0.01)
+    assert found["state"] == "done", found

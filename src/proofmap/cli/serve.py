@@ -68,6 +68,7 @@ def serve(
     from proofmap.app.nets import Nets, plural
     from proofmap.app.security import Access
     from proofmap.app.server import Server
+    from proofmap.core.inputs import KINDS
     from proofmap.models.spec import ModelSpec
 
     if weights is not None and not model:
@@ -93,8 +94,9 @@ def serve(
             )
         if places and dataset is None:
             if nets.singular == "series":
-                data, places = str(read_for(str(data), "series")), [str(read_for(places[0], "series"))]
-            dataset = nets.data = open_data(places)
+                data = str(read_for(str(data), "series"))
+            kind = next((name for name in KINDS if KINDS[name].singular == nets.singular), "")
+            dataset = nets.data = open_data([str(read_for(places[0], kind))])
         if dataset is None and nets.singular in ("row", "series"):
             raise InputError(
                 f"a model of {plural(nets.singular)} needs --data FILE, from which the page lets you choose"
