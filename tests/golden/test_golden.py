@@ -39,10 +39,16 @@ NEW: dict[str, dict[str, Any]] = {"belief-mask": {"copies": 0.0}}
 """Settings that methods did not have when they were recorded, at the values at which they do nothing."""
 
 
+SPELT = {"options: --methods, --threads, --thresholds)": "options: --method, --methods, --threads)"}
+"""Texts that name options, since each option of methods has the spelling with and without s."""
+
+
 def first_alone(recorded: Any) -> Any:
     """The record, in which metrics that read the first label have no values for other labels, and methods only the settings of today."""
     if isinstance(recorded, list):
         return [first_alone(each) for each in recorded]
+    if isinstance(recorded, str):
+        return next((recorded.replace(old, new) for old, new in SPELT.items() if old in recorded), recorded)
     if not isinstance(recorded, dict):
         return recorded
     found = {key: first_alone(value) for key, value in recorded.items()}
