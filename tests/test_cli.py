@@ -20,7 +20,7 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from proofmap.cli import _notes, app_for
-from proofmap.core.progress import Lines
+from proofmap.cli.console import Lines
 from tests.command import run
 from tests.forked import command
 

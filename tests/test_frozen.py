@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from torch import Tensor, fx, nn
 
 from proofmap.classifier import Classifier, frozen
-from proofmap.classifier.frozen import Affine, Frozen, PointwiseConv2d, _optimised
-from proofmap.classifier.frozen_conv import FrozenConv2d, Phases
+from proofmap.classifier.frozen import Affine, Frozen, FrozenConv2d, Phases, PointwiseConv2d, _optimised
 from proofmap.classifier.kernels import steady_kernels
 from proofmap.classifier.view import copy_net
 from proofmap.models import load_classifier

@@ -12,9 +12,9 @@ from PIL import Image
 from rich.console import Console
 
 from proofmap import cli
-from proofmap.cli.console import Bars, SafeConsole, print_result, progress_for
-from proofmap.core import progress
-from proofmap.core.progress import Lines, Progress
+from proofmap.cli import console
+from proofmap.cli.console import Bars, Lines, SafeConsole, print_result, progress_for
+from proofmap.core.progress import Progress
 from proofmap.core.text import csv_lines, one_line, terminal_text
 from proofmap.study.watchers import Status, watchers_for
 from tests.command import run
@@ -138,7 +138,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(progress.time, "monotonic", clock)
+    monkeypatch.setattr(console.time, "monotonic", clock)
     return clock
 
 

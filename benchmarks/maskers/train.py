@@ -29,11 +29,12 @@ from benchmarks.maskers.published import PhangCA, PhangFix, RealTimeObjective
 from proofmap.classifier import Classifier
 from proofmap.classifier.kernels import outside_inference_mode, steady_kernels
 from proofmap.cli import run_script
+from proofmap.cli.console import Lines
 from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.files import atomic_write, output_file
 from proofmap.core.inputs import Pictures
-from proofmap.core.progress import Lines, Progress
+from proofmap.core.progress import Progress
 from proofmap.data import load_blocks, load_dataset, random_choice, true_outputs
 from proofmap.methods.maskers.trained import COUNTER, HEADER, net_digest
 from proofmap.methods.masks.method import HALF_SCALE

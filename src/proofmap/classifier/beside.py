@@ -27,26 +27,26 @@ class Beside(nn.Module):
     def forward(self, x: Tensor) -> Any:
         return _called(self.net, self.given, x)
 
+    @staticmethod
+    def of(net: Any, given: tuple[Any, ...]) -> nn.Module | Callable[[Any], Any]:
+        """A module, or a function, of the first input of ``net`` alone."""
+        return Beside(net, given) if isinstance(net, nn.Module) else partial(_called, net, given)
 
-def with_given(net: Any, given: tuple[Any, ...]) -> nn.Module | Callable[[Any], Any]:
-    """A module, or a function, of the first input of ``net`` alone."""
-    return Beside(net, given) if isinstance(net, nn.Module) else partial(_called, net, given)
+    @staticmethod
+    def read(given: Any) -> tuple[tuple[Any, ...], int]:
+        """The values of each further input, in a batch, and the number of images that have values of their own; 1 if all share one."""
+        values = tuple(map(_batch, given if isinstance(given, tuple) else (given,)))
+        counts = {len(each) for each in values} - {1}
+        if len(counts) > 1 or 0 in counts:
+            raise InputError(
+                f"given has batches of {', '.join(str(len(each)) for each in values)}: each input needs one value for all images, or one for each"
+            )
+        return values, max(counts, default=1)
 
-
-def read_given(given: Any) -> tuple[tuple[Any, ...], int]:
-    """The values of each further input, in a batch, and the number of images that have values of their own; 1 if all share one."""
-    values = tuple(map(_batch, given if isinstance(given, tuple) else (given,)))
-    counts = {len(each) for each in values} - {1}
-    if len(counts) > 1 or 0 in counts:
-        raise InputError(
-            f"given has batches of {', '.join(str(len(each)) for each in values)}: each input needs one value for all images, or one for each"
-        )
-    return values, max(counts, default=1)
-
-
-def of_image(given: tuple[Any, ...], i: int) -> tuple[Any, ...]:
-    """The values that belong to image ``i``."""
-    return tuple(each if len(each) == 1 else each[i : i + 1] for each in given)
+    @staticmethod
+    def of_image(given: tuple[Any, ...], i: int) -> tuple[Any, ...]:
+        """The values that belong to image ``i``."""
+        return tuple(each if len(each) == 1 else each[i : i + 1] for each in given)
 
 
 def _batch(value: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from proofmap.classifier.beside import of_image, read_given, with_given
+from proofmap.classifier.beside import Beside
 from proofmap.classifier.frozen import Frozen
 from proofmap.classifier.kernels import outside_inference_mode, steady_kernels
 from proofmap.classifier.outputs import (
@@ -133,11 +133,11 @@ class Classifier:
             and any(each is not None for each in (size, data, inputs))
         ):
             stated, own["names"] = {}, None  # the net is declared
-        values, self.own_given = ((), 1) if given is None else read_given(given)
+        values, self.own_given = ((), 1) if given is None else Beside.read(given)
         """How many images have values of their own in ``given``; 1 if all images share them."""
         self._beside = (net, values)
         if values:
-            net = with_given(net, values)
+            net = Beside.of(net, values)
         if self.own_given > 1 and (truth is not None or isinstance(ranges, int)):
             raise InputError(
                 "with given values for each image, state limits and error: ranges=[...], error=..."
@@ -302,7 +302,7 @@ class Classifier:
             )
         net, values = self._beside
         for i in range(count):
-            other = self.with_net(in_ranges(with_given(net, of_image(values, i)), self._ranges))
+            other = self.with_net(in_ranges(Beside.of(net, Beside.of_image(values, i)), self._ranges))
             other.fix_batches(*(batch.size for batch in self.batches))
             yield other, range(i, i + 1)
 

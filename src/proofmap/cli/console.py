@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shutil
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, ProgressColumn, TextColumn, TimeRemainingColumn
@@ -14,7 +15,7 @@ from rich.progress import Progress as RichProgress
 from rich.progress import Task as RichTask
 from rich.text import Text
 
-from proofmap.core.progress import Lines, Progress, ProgressTask
+from proofmap.core.progress import Progress, ProgressTask
 from proofmap.core.text import one_line, terminal_text
 
 
@@ -111,3 +112,37 @@ class _Bar(ProgressTask):
 
     def __exit__(self, *error: object) -> None:
         self.bar.stop()
+
+
+class Lines(Progress):
+    """Prints progress as plain lines, at most one in ``every`` seconds, for logs and pipes.
+
+    >>> with Lines(sys.stdout, every=0).task("gradient", 4) as task:
+    ...     task.advance(4)  # doctest: +ELLIPSIS
+    gradient: 4/4 passes, ...
+    """
+
+    def __init__(self, stream: IO[str] | None = None, every: float = 10.0) -> None:
+        self.stream, self.every = stream, every
+
+    def task(self, what: str, passes: int) -> ProgressTask:
+        return _LinesTask(what, passes, self.stream or sys.stderr, self.every)
+
+
+class _LinesTask(ProgressTask):
+    def __init__(self, what: str, total: int, stream: IO[str], every: float) -> None:
+        self.what, self.total, self.stream, self.every = what, total, stream, every
+        self.done, self.began = 0, time.monotonic()
+        self.printed_at = self.began
+
+    def advance(self, passes: int, note: str = "") -> None:
+        self.done += passes
+        now = time.monotonic()
+        if now - self.printed_at >= self.every:
+            self.printed_at = now
+            rate = self.done / max(now - self.began, 1e-9)
+            left = (self.total - self.done) / max(rate, 1e-9)
+            tail = f", {note}" if note else ""
+            line = f"{self.what}: {self.done}/{self.total} passes, {rate:.0f}/s, {left:.0f} s left{tail}"
+            self.stream.write(f"{one_line(line)}\n")
+            self.stream.flush()

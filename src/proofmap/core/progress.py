@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Callable
-from typing import IO, Self
-
-from proofmap.core.text import one_line
+from typing import Self
 
 
 class ProgressTask:
@@ -34,36 +30,3 @@ class Progress:
 
     def task(self, what: str, passes: int) -> ProgressTask:
         return ProgressTask()
-
-
-class Lines(Progress):
-    """Prints progress as plain lines, at most one in ``every`` seconds, for logs and pipes.
-
-    >>> with Lines(sys.stdout, every=0).task("gradient", 4) as task:
-    ...     task.advance(4)  # doctest: +ELLIPSIS
-    gradient: 4/4 passes, ...
-    """
-
-    def __init__(self, stream: IO[str] | None = None, every: float = 10.0) -> None:
-        self.stream, self.every = stream, every
-
-    def task(self, what: str, passes: int) -> ProgressTask:
-        return _LinesTask(what, passes, self.stream or sys.stderr, self.every)
-
-
-class _LinesTask(ProgressTask):
-    def __init__(self, what: str, total: int, stream: IO[str], every: float) -> None:
-        self.what, self.total, self.stream, self.every = what, total, stream, every
-        self.done, self.began = 0, time.monotonic()
-        self.printed_at = self.began
-
-    def advance(self, passes: int, note: str = "") -> None:
-        self.done += passes
-        now = time.monotonic()
-        if now - self.printed_at >= self.every:
-            self.printed_at = now
-            rate = self.done / max(now - self.began, 1e-9)
-            left = (self.total - self.done) / max(rate, 1e-9)
-            tail = f", {note}" if note else ""
-            line = f"{self.what}: {self.done}/{self.total} passes, {rate:.0f}/s, {left:.0f} s left{tail}"
-            print(one_line(line), file=self.stream, flush=True)
