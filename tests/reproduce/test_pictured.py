@@ -108,7 +108,7 @@ def test_the_number_below_a_masked_image_is_f_of_what_it_shows(tmp_path: Path, d
 def test_examples_are_the_first_images_that_fit(data: Path, tmp_path: Path) -> None:
     job = job_of("figure1", data, tmp_path)
     chosen = choose_examples(job)
-    assert [(e.own, e.other) for e in chosen] == [(8, 3), (2, 6)]
+    assert [(own, other) for _, own, other in chosen] == [(8, 3), (2, 6)]
     unsure = replace(job, settings={**job.settings, "least_own": 1.0, "most_other": 0.0})
     with pytest.raises(
         InputError, match="no image of 'ship' has f >= 1 for it and f <= 0 for 'cat': 1 were tried"
