@@ -121,11 +121,17 @@ def test_files_from_the_command_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     content(x.numpy())
-    Path("net.py").write_text(
-        "import proofmap as pm\nfrom tests.border.test_volumes import NET, SIZE\n"
-        "def net():\n    return pm.Classifier(NET, inputs=pm.Volumes(size=SIZE))\n"
-    )
-    arguments = ["--model", "net.py:net", "--method", "grad-cam", "--labels", "all", "--out", "out"]
+    Path("net.py").write_text("from tests.border.test_volumes import NET\n")
+    arguments = [
+        "--model",
+        "net.py:NET?size=4x5x6",
+        "--method",
+        "grad-cam",
+        "--labels",
+        "all",
+        "--out",
+        "out",
+    ]
     code, output = invoke("explain", name, *arguments)
     assert code == 0 and "volume-00000" in output, output
     assert {"report.html", "volume-00000.grad-cam.png"} <= {path.name for path in Path("out").iterdir()}

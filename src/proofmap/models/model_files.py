@@ -21,7 +21,7 @@ from proofmap.classifier.probability_models import ProbabilityModel
 from proofmap.classifier.ranges import predicts_number
 from proofmap.core.errors import InputError, ModelError, ProofmapError, require
 from proofmap.core.files import suggest_path
-from proofmap.core.inputs import Text
+from proofmap.core.inputs import Text, Volumes
 from proofmap.core.inputs.frames import read_frame
 from proofmap.core.text import counted
 from proofmap.models.spec import ModelSpec
@@ -128,6 +128,8 @@ def _picture(sides: Sequence[Any], spec: ModelSpec) -> dict[str, Any]:
     numbers = {
         key: tuple(map(float, spec.options[key].split(":"))) for key in ("mean", "std") if key in spec.options
     }
+    if len(sides) == 3:
+        return {"inputs": Volumes(size=(sides[0], sides[1], sides[2]), **numbers)}
     return {"size": (sides[0], sides[-1]), **numbers}
 
 
