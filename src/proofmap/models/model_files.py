@@ -125,7 +125,7 @@ def _picture(sides: Sequence[Any], spec: ModelSpec) -> dict[str, Any]:
         raise InputError(
             f"{spec.text}: the model takes pictures of any size; name one, as in onnx:FILE?size=224x224"
         )
-    numbers = {
+    numbers: dict[str, Any] = {
         key: tuple(map(float, spec.options[key].split(":"))) for key in ("mean", "std") if key in spec.options
     }
     if len(sides) == 3:
