@@ -21,7 +21,7 @@ from proofmap.classifier.outputs import (
     checked_outputs,
     chosen_labels,
 )
-from proofmap.classifier.probability_models import ProbabilityModel, described, in_ranges, ranges_in
+from proofmap.classifier.probability_models import ProbabilityModel, described, in_ranges
 from proofmap.classifier.stated import stated_by
 from proofmap.classifier.steadiness import FirstLook
 from proofmap.classifier.together import lane
@@ -159,7 +159,7 @@ class Classifier:
         net, self.inputs, self.outputs, names = described(
             net, data, inputs, declared, names, normalised, number, **pictures
         )
-        self._ranges = ranges_in(net)
+        self._ranges = ProbabilityModel.ranges_of(net)
         if batch_size is not None and batch_size < 1:
             raise InputError(f"batch_size must be at least 1, not {batch_size}")
         self.device, self.dtype = place_of(net)

@@ -136,6 +136,20 @@ class ProbabilityModel:
         return _own_call_of(net) is not None
 
     @staticmethod
+    def ranges_of(net: Any) -> Ranges | None:
+        """The ranges that are the labels of a net, if :func:`described` made them."""
+        if isinstance(net, ProbabilityModel):
+            return net.ranges
+        last = (
+            net[-1]
+            if isinstance(net, nn.Sequential) and len(net)
+            else net.args[-1]
+            if isinstance(net, partial) and net.args
+            else None
+        )
+        return last if isinstance(last, Ranges) else None
+
+    @staticmethod
     def takes_texts(model: Any) -> bool:
         """Whether a fitted model takes a list of strings, as a pipeline of scikit-learn that begins with a vectorizer does."""
         if any(hasattr(model, name) for name in ("n_features_in_", "feature_names_in_")):
@@ -237,20 +251,6 @@ def _predictions(net: Any, inputs: Inputs, data: Any) -> Tensor:
     view = view_of(net, device) if isinstance(net, nn.Module) else net
     parts = [inputs.for_net(((part.to(device) - mean) / std).to(dtype)) for part in x.split(_BATCH)]
     return torch.cat([torch.as_tensor(view(part)).cpu() for part in parts])
-
-
-def ranges_in(net: Any) -> Ranges | None:
-    """The ranges that are the labels of a net, if :func:`described` made them."""
-    if isinstance(net, ProbabilityModel):
-        return net.ranges
-    last = (
-        net[-1]
-        if isinstance(net, nn.Sequential) and len(net)
-        else net.args[-1]
-        if isinstance(net, partial) and net.args
-        else None
-    )
-    return last if isinstance(last, Ranges) else None
 
 
 def _inputs_of(

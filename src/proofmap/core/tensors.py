@@ -86,24 +86,17 @@ _KEEP_THE_IMAGES = {
 """Functions whose result has the same images, in the same order."""
 
 
-def private_copy(x: Tensor) -> Tensor:
-    """A copy detached from autograd's graph, for code that may write into its input. Expanded axes (stride 0) stay expanded.
+def private_copy(x: Tensor, *, repeats: bool = True) -> Tensor:
+    """A copy detached from autograd's graph, for code that may write into its input. Expanded axes (stride 0) stay expanded, or have one
+    entry if ``repeats`` is false.
 
     >>> row = torch.arange(3.0)
     >>> mine = private_copy(row.expand(4, 3))
     >>> row.zero_(), mine[0], mine.stride()
     (tensor([0., 0., 0.]), tensor([0., 1., 2.]), (0, 1))
     """
-    return drop_repeats(x.detach()).clone().expand_as(x)
-
-
-def drop_repeats(x: Tensor) -> Tensor:
-    """The tensor with each expanded axis (stride 0) reduced to one entry.
-
-    >>> drop_repeats(torch.rand(3, 1, 1).expand(8, 3, 4, 4)).shape
-    torch.Size([1, 3, 1, 1])
-    """
-    return x[tuple(slice(1 if stride == 0 else None) for stride in x.stride())]
+    once = x[tuple(slice(1 if stride == 0 else None) for stride in x.stride())].detach().clone()
+    return once.expand_as(x) if repeats else once
 
 
 def exact(values: Tensor, device: torch.device | None = None) -> Tensor:

@@ -20,7 +20,7 @@ from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress
-from proofmap.core.tensors import drop_repeats, private_copy
+from proofmap.core.tensors import private_copy
 from proofmap.metrics.games import Game, Quadrature
 
 if TYPE_CHECKING:
@@ -50,6 +50,12 @@ class Curves:
     settings: dict[str, object]
     whole: Tensor | None = None
     quadrature: Quadrature | None = None
+
+    @classmethod
+    def played(cls, judged: Judged, game: Game, *, matrix: bool) -> Curves:
+        """Play a game on the maps of a :class:`~proofmap.metrics.judged.Judged`, which keeps what further games can share."""
+        with steady_kernels(tf32=False):
+            return _Runner(game, judged, matrix).run(judged.session.progress)
 
     @property
     def h(self) -> Tensor:
@@ -88,12 +94,6 @@ class Curves:
 
 
 @torch.no_grad()
-def play_on(judged: Judged, game: Game, *, matrix: bool) -> Curves:
-    """Play a game on the maps of a :class:`~proofmap.metrics.judged.Judged`, which keeps what further games can share."""
-    with steady_kernels(tf32=False):
-        return _Runner(game, judged, matrix).run(judged.session.progress)
-
-
 class _Runner:
     """Plays one game over all maps: a flat list of jobs (map, step, draw), run in full batches.
 
@@ -114,7 +114,7 @@ class _Runner:
         self.fixed = (
             None
             if moving
-            else self._prepared(drop_repeats(private_copy(self._filled(judged.images, self.keys[:, 0]))))
+            else self._prepared(private_copy(self._filled(judged.images, self.keys[:, 0]), repeats=False))
         )
 
     def _filled(self, images: Tensor, keys: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ from proofmap.core.progress import Progress
 from proofmap.core.ranking import as_maps, in_float32
 from proofmap.core.tensors import private_copy
 from proofmap.methods.method import Method
-from proofmap.metrics.curves import Curves, play_on
+from proofmap.metrics.curves import Curves
 from proofmap.metrics.games import Game
 from proofmap.session import Session
 
@@ -262,7 +262,7 @@ class Judged:
             of_all = {} if original._whole is None else original._whole._played
             known = next((of_all[game, m] for m in (True, matrix) if (game, m) in of_all), None)
             original._played[game, matrix] = (
-                play_on(original, game, matrix=matrix) if known is None else known.first_label()
+                Curves.played(original, game, matrix=matrix) if known is None else known.first_label()
             )
         return original._played[game, matrix].mapped(Tensor.clone)
 
