@@ -52,6 +52,7 @@ class Curves:
     quadrature: Quadrature | None = None
 
     @classmethod
+    @torch.no_grad()
     def played(cls, judged: Judged, game: Game, *, matrix: bool) -> Curves:
         """Play a game on the maps of a :class:`~proofmap.metrics.judged.Judged`, which keeps what further games can share."""
         with steady_kernels(tf32=False):
@@ -93,7 +94,6 @@ class Curves:
         return replace(self, settings=dict(self.settings), **tensors)
 
 
-@torch.no_grad()
 class _Runner:
     """Plays one game over all maps: a flat list of jobs (map, step, draw), run in full batches.
 
