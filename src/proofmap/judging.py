@@ -160,17 +160,22 @@ class Judge:
     def update(
         self,
         images: ImagesLike,
-        truth: Truth | None = None,
+        truth: Truth | Maps | None = None,
+        target: Labels | None = None,
         *,
-        maps: Any = None,
+        maps: Maps | None = None,
         labels: Labels | None = None,
         names: Sequence[str] | None = None,
         boxes: Sequence[Sequence[Box]] = (),
         objects: Sequence[Mapping[int | str, Sequence[Box]]] = (),
     ) -> None:
         """Judge every method on more images. The arguments are those of :func:`evaluate`; ``labels`` and ``maps`` are for these images alone.
-        ``maps`` must have the same names in every update.
+        ``maps`` must have the same names in every update. ``update(images, maps, labels)`` works, too: the order of ``soundness(net,
+        images, maps, labels)``.
         """
+        if maps is None and (target is not None or len(getattr(truth, "shape", ())) > 2):
+            truth, maps = None, truth
+        labels = target if labels is None else _asked(labels, target)
         if not isinstance(self.net, Classifier):
             self._open(images)
         classifier, inputs = self.classifier, self.classifier.inputs

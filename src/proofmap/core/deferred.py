@@ -6,6 +6,7 @@ code that runs nets writes ``from proofmap.core.deferred import Tensor, torch``;
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -50,7 +51,11 @@ def lazy_names(
 
     def get(name: str) -> object:
         if name not in module_of:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            made = re.sub("(?<=[a-z])(?=[A-Z])|_", "-", name).lower()
+            hint = f"; methods and metrics are made by name: {package}.make_method({made!r})"
+            raise AttributeError(
+                f"module {package!r} has no attribute {name!r}{'' if '.' in package or name[0] == '_' else hint}"
+            )
         value = getattr(import_module(module_of[name]), name)
         setattr(sys.modules[package], name, value)
         return value

@@ -51,8 +51,8 @@ class FromFunction(Method):
     """Any function ``(classifier, images (N, *shape), labels (N, L)) -> maps (N, L, *positions)`` as a method.
 
     With ``per_label`` the function is called once for each column of labels, with one label ``(N,)`` per image, and returns ``(N,
-    *positions)``; :func:`per_label` sets this. By default, a function whose third parameter is named ``label`` is called per label, and
-    every other function once. If all labels of the net are judged, as with ``labels="all"``, a function that is called once gets them in the
+    *positions)``; :func:`per_label` sets this. By default, a function whose third parameter is named ``label`` or ``target`` is called per
+    label, and every other function once. If all labels of the net are judged, as with ``labels="all"``, a function that is called once gets them in the
     order of the net's outputs. Maps may be NumPy arrays, and coarser than the input: see :func:`given_maps`.
     """
 
@@ -60,7 +60,8 @@ class FromFunction(Method):
     description = "a function of yours"
     function: MapFunction = required("function that takes a classifier, images and labels, and returns maps")
     per_label: bool | None = setting(
-        None, "call the function for one label at a time; none: only if its third parameter is named label"
+        None,
+        "call the function for one label at a time; none: only if its third parameter is named label or target",
     )
 
     def __post_init__(self) -> None:
@@ -68,9 +69,24 @@ class FromFunction(Method):
         name = self._title_name()
         check_call(self.function, f"the function {name}", f"{name}(classifier, images, labels)", *[None] * 3)
         if self.per_label is None:
-            object.__setattr__(self, "per_label", _third_parameter(self.function) == "label")
+            object.__setattr__(self, "per_label", _third_parameter(self.function) in ("label", "target"))
 
     def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
+        try:
+            return self._maps(session, images, labels)
+        except InputError:
+            raise
+        except Exception as error:
+            each = (
+                "one label an image (N,)"
+                if self.per_label
+                else f"labels {tuple(labels.shape)}, a column for each"
+            )
+            other = "" if self.per_label else f"; for one label at a time: pm.per_label({self._title_name()})"
+            error.add_note(f"it was called with images {tuple(images.shape)} and {each}{other}")
+            raise
+
+    def _maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
         name, positions = self._title_name(), session.inputs.positions
         who, labels = f"the function {name}", torch.where(labels == NO_LABEL, labels[:, :1], labels)
         if not self.per_label:

@@ -231,7 +231,16 @@ class FunctionMetric(Metric):
         return bool(getattr(self.function, "higher_is_better", True))
 
     def measure(self, judged: Judged) -> tuple[Tensor, Tensor | None]:
-        found = self.function(judged.copy())
+        try:
+            found = self.function(judged.copy())
+        except InputError:
+            raise
+        except Exception as error:
+            error.add_note(
+                f"the metric {self.name} is called with what was judged: its .maps (N, L, *positions), .labels, .f and .images; it returns "
+                "values (N,) or (N, L)"
+            )
+            raise
         found = torch.from_numpy(found) if isinstance(found, np.ndarray) else found
         if not isinstance(found, Tensor) or found.ndim != 2:
             return self._checked_values(found, "the function", judged), None
