@@ -76,7 +76,7 @@ class FromFunction(Method):
             return self._maps(session, images, labels)
         except InputError:
             raise
-        except Exception as error:
+        except (RuntimeError, IndexError, TypeError, ValueError) as error:  # perhaps of their shapes
             each = (
                 "one label an image (N,)"
                 if self.per_label

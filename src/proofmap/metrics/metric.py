@@ -235,7 +235,7 @@ class FunctionMetric(Metric):
             found = self.function(judged.copy())
         except InputError:
             raise
-        except Exception as error:
+        except (AttributeError, RuntimeError, TypeError) as error:  # perhaps it expects something else
             error.add_note(
                 f"the metric {self.name} is called with what was judged: its .maps (N, L, *positions), .labels, .f and .images; it returns "
                 "values (N,) or (N, L)"
