@@ -75,6 +75,7 @@ VARIANTS = [
     "belief-order:regions=6,budget=64,draws=2,patience=1,fill=noise,superpixels=grid",
     "first-words",
     "diffmask:steps=2,grid=4,dual_start=5,fill=noise",
+    "fido:steps=2,grid=4,region=sdr,l1=0.1,fill=noise",
     "extremal-perturbation:steps=2,areas=0.1:0.3,step=60,sigma=60",
     "fong-vedaldi:steps=2,grid=8,mask_blur=1,l1=0",
     "iba:steps=2,samples=2,fill=noise,pool=8",

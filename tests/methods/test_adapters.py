@@ -389,8 +389,8 @@ def test_a_function_may_take_one_label_at_a_time(f: Classifier, images: Tensor, 
         assert label.shape == (len(images),)
         return (images.mean(dim=1) ** (1 + label.view(-1, 1, 1))).numpy()
 
-    def one(net: Classifier, x: Tensor, target: Tensor) -> Any:
-        return named(net, x, target)
+    def one(net: Classifier, x: Tensor, which: Tensor) -> Any:
+        return named(net, x, which)
 
     (tmp_path / "mine.py").write_text(
         "import proofmap as pm\n\n\n@pm.per_label\ndef one(net, x, target):\n"
@@ -460,7 +460,7 @@ def test_a_function_that_ignores_its_labels_is_refused_if_a_rule_chose_them(
 
 
 def test_maps_of_the_other_form_are_refused_with_how_it_is_said(f: Classifier, images: Tensor) -> None:
-    def one(net: Classifier, x: Tensor, target: Tensor) -> Any:
+    def one(net: Classifier, x: Tensor, which: Tensor) -> Any:
         return x.mean(dim=1)
 
     def all_at_once(net: Classifier, x: Tensor, label: Tensor) -> Any:
