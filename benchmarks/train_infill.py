@@ -1,12 +1,12 @@
-"""Train a small inpainting net for CIFAR-10, on a GPU in a minute, and use it as a fill.
+"""Train a small inpainting net for CIFAR-10, on a GPU in minutes, and use it as a fill.
 
     python benchmarks/train_infill.py --cifar cifar-10-batches-py --out FOLDER
     proofmap evaluate ... --fill infill:benchmarks/train_infill.py:painter
 
-FOLDER gets ``cifar10_infill.safetensors`` (half precision) and a record ``.json``; :func:`painter` reads the file beside this script, or
-the one that the environment variable ``CIFAR10_INFILL`` names. The net is a U-Net of three levels on the image, gray in its holes, and
-the holes. Holes cover 2 to 98 % of an image and are of three kinds: single pixels, smooth blobs, all but one rectangle. The loss is the
-mean absolute error in the holes, so the net paints a likely mean and no details; a net that samples (Yu et al. 2018) would paint those.
+FOLDER gets ``cifar10_infill.safetensors`` (half precision) and a record ``.json``; :func:`painter` reads the file beside this script.
+The net is a U-Net of three levels on the image, gray in its holes, and the holes. Holes cover 2 to 98 % of an image and are of three
+kinds: single pixels, smooth blobs, all but one rectangle. The loss is the mean absolute error in the holes, so the net paints a likely
+mean and no details; a net that samples (Yu et al. 2018) would paint those.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import time
 from functools import cache
 from pathlib import Path
@@ -24,7 +23,6 @@ import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from benchmarks.train_cifar import load
 from proofmap.cli import run_script
 
 FILE = "cifar10_infill.safetensors"
@@ -61,9 +59,9 @@ class Painter(nn.Module):
 
 @cache
 def _trained(device: torch.device) -> nn.Module:
-    file = Path(os.environ.get("CIFAR10_INFILL", str(Path(__file__).with_name(FILE))))
     net = Painter()
-    net.load_state_dict({name: values.float() for name, values in load_file(file).items()})
+    kept = load_file(Path(__file__).with_name(FILE))
+    net.load_state_dict({name: values.float() for name, values in kept.items()})
     return net.to(device).eval()
 
 
@@ -132,6 +130,8 @@ def judged(net: nn.Module, images: Tensor, seed: int) -> dict[str, float]:
 
 
 def main() -> None:
+    from train_cifar import load  # beside this script; the fill does not need it
+
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
