@@ -15,13 +15,17 @@ from typing import Any
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 _PICTURE = re.compile(r"^!\[([^\]]*)\]\((?!https?:)([^)]*)\)(\n\n?)", re.MULTILINE)
+_BOTH = re.compile(r"<picture>.*?</picture>\n\n?", re.DOTALL)
+"""A picture for light pages and one for dark ones."""
+_FILE = re.compile(r'(src|srcset)="(?!https?:)([^"]*)"')
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:)([^)]*)\)")
 
 
 def description(readme: str, repository: str = "", version: str = "") -> str:
     """The README as a package index can show it."""
     if not repository:
-        return _LINK.sub(r"\1", _PICTURE.sub("", readme))
+        return _LINK.sub(r"\1", _PICTURE.sub("", _BOTH.sub("", readme)))
+    readme = _FILE.sub(rf'\1="{repository}/raw/v{version}/\2"', readme)
     pictures = _PICTURE.sub(rf"![\1]({repository}/raw/v{version}/\2)\3", readme)
     return _LINK.sub(rf"[\1]({repository}/blob/v{version}/\2)", pictures)
 

@@ -109,7 +109,7 @@ def test_a_missing_pytorch_is_one_line(
     assert told.startswith("error: PyTorch cannot be imported (import of torch halted") and "pip" in told
 
 
-# ---- The Dockerfile builds what the README's two commands run ---------------------------------------------------------
+# ---- The Dockerfile builds what the two commands of the front page run ------------------------------------------------
 
 
 ROOT = Path(__file__).parents[1]
@@ -147,8 +147,8 @@ def test_it_has_a_python_and_extras_that_the_package_has() -> None:
     assert {*extras.split(",")} <= PROJECT["optional-dependencies"].keys()
 
 
-def test_the_two_commands_of_the_readme_run_it() -> None:
-    (block,) = [b for b in blocks(ROOT / "README.md") if b.language == "sh" and "docker" in b.code]
+def test_the_two_commands_of_the_front_page_run_it() -> None:
+    (block,) = [b for b in blocks(ROOT / "docs" / "index.md") if b.language == "sh" and "docker" in b.code]
     build, run = (shlex.split(each) for each in commands(block) if each.startswith("docker"))
     assert build[:2] == ["docker", "build"] and build[-1] == "."
     name = build[build.index("-t") + 1]

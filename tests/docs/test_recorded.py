@@ -17,8 +17,11 @@ from benchmarks.studies.label_readings import differences as differences_of
 from benchmarks.studies.label_readings import row_of
 from benchmarks.studies.leaderboard_differences import differences
 from docs.recorded_numbers import pages, unrecorded
+from proofmap.bench.leaderboard import Leaderboard
+from proofmap.bench.record import Record
 from proofmap.core.errors import InputError
 from proofmap.reproduce.recipe import Recipe
+from proofmap.results.statistics import Score
 from proofmap.results.tables import number
 from tests.docs.pages import DOCS
 from tests.docs.recorded import RESULTS, cell_of, read, table_of, text_of
@@ -375,6 +378,39 @@ def test_paired_differences_of_photos_are_those_of_the_leaderboard() -> None:
     )
     said = f"of {len(deletion)} rows, {better} are better than noise, {worse} are worse, and {len(deletion) - better - worse} are undecided"
     assert said in text_of("what-we-found.md")
+
+
+def fully_proved(record: Record, fill: str = "gray") -> int:
+    """Inputs with completeness and soundness of at least .8 for each of their labels."""
+    complete, sound = (record.array(f"{score} ({fill})") for score in ("completeness", "soundness"))
+    return int(((complete >= 0.8) & (sound >= 0.8)).sum())
+
+
+def test_the_readme_says_what_the_leaderboard_records() -> None:
+    text = (DOCS.parent / "README.md").read_text(encoding="utf-8").replace("**", "")
+    board = {
+        kind: {r.name: r for r in Leaderboard(DOCS.parent / "leaderboard").board(task).records}
+        for kind, task in (("photos", "photos"), ("texts", "text"), ("tables", "table"), ("series", "series"))
+    }
+    rows = re.findall(
+        r"^\| \[?([\w-]+).*? \| (\.\d\d \[.*?\]) \| (\.\d\d \[.*?\]) \| (\d+) \|$", text, re.MULTILINE
+    )
+    assert [name for name, *_ in rows] == ["belief-mask", "kernel-shap", "grad-cam", "random"]
+    for name, complete, sound, full in rows:
+        record = board["photos"][name]
+        for cell, score in ((complete, "completeness"), (sound, "soundness")):
+            assert cell == cell_of(Score(score).over(record.array(f"{score} (gray)")).numbers()), (
+                name,
+                score,
+            )
+        assert fully_proved(record) == int(full), name
+    assert f"fully prove {fully_proved(board['photos']['belief-mask'], 'noise')} photos" in text
+    for kind, fill in (("texts", "delete"), ("tables", "gray"), ("series", "gray")):
+        ours, shap = (fully_proved(board[kind][name], fill) for name in ("belief-order", "kernel-shap"))
+        n = len(board[kind]["belief-order"].images)
+        assert re.search(
+            rf"\[{kind}\]\([^)]*\) \((`belief-order` )?{ours} of {n}, KernelSHAP {shap}\)", text
+        ), kind
 
 
 def millionths(values: list[list[int]]) -> torch.Tensor:
