@@ -26,7 +26,7 @@ from proofmap.results.audit import audit
 from proofmap.results.proof_shape import proof_values
 from proofmap.results.records import MethodResult
 from proofmap.results.statistics import Score
-from proofmap.results.verdict import ENOUGH, Verdict, verdict
+from proofmap.results.verdict import ENOUGH, Verdict, fully_proved, verdict, weakest
 from proofmap.study import run_study
 from tests.report.pages import PageParts, judged, listed
 from tests.study.studies import net_file, toy_study
@@ -97,9 +97,10 @@ BAD = {"gradient": (around(0.89, 60), around(0.6, 60), around(0.9, 60)), "random
 def test_the_worst_fill_counts(base: pm.Evaluation, order: Sequence[str]) -> None:
     of = {"gray": good(60), "blur": BAD}
     found = verdict(of_fills(base, 60, **{fill: of[fill] for fill in order}))
-    assert (found.grade, found.headline) == ("none", "gradient is not both complete and sound (fill blur)")
+    assert (found.grade, found.headline) == ("none", "gradient fully proves none of 60 images (fill blur)")
     assert "The worst of 2 fills counts." in found.reasons
-    assert found.reasons[-1] == "With the fill gray: gradient is both complete and sound."
+    proves = "gradient fully proves 60 of 60 images; random none. It is both complete and sound"
+    assert found.reasons[-1] == f"With the fill gray: {proves}."
     both = verdict(of_fills(base, 60, gray=good(60), blur=good(60)))
     assert both.grade == "is" and both.headline.endswith("both complete and sound (fill gray)")
 
@@ -127,23 +128,23 @@ CONTROL = good(N)["random"]
 @pytest.mark.parametrize(
     "n, values, grade, headline, reason",
     [
-        (N, good(N), "is", "gradient is both complete and sound", "gradient: completeness .95 [.94, .96], soundness .93"),
-        (N - 1, good(N - 1), "best", "gradient reaches the bar on 19 images; too few to be sure", "19 images count; a plain verdict needs 20."),
+        (N, good(N), "is", "gradient fully proves 20 of 20 images; random none. It is both complete and sound", "gradient: completeness .95 [.94, .96], soundness .93"),
+        (N - 1, good(N - 1), "best", "gradient fully proves 19 of 19 images; random none. Too few to be sure", "19 images count; a plain verdict needs 20."),
         (
             N,
             {"gradient": (around(0.95, N), around(0.82, N, spread=0.15), around(0.9, N)), "random": CONTROL},
             "best",
-            "on 20 images; not clearly above the bar",
+            "gradient fully proves 10 of 20 images; random none. Not clearly above the bar",
             "The 95 % interval of gradient reaches below the bar of .80 in soundness.",
         ),
         (
             N,
             {**good(N), "random": (around(0.2, N), around(0.94, N), around(0.2, N))},
             "best",
-            "no sounder than one map for all labels",
+            "No sounder than one map for all labels",
             "The soundness of gradient (.93) is not clearly above that of random (.94), which has one map for all labels.",
         ),
-        (N, {"gradient": good(N)["gradient"]}, "best", "not compared with one map for all labels", ""),
+        (N, {"gradient": good(N)["gradient"]}, "best", "20 of 20 images. Not compared with one map for all labels", ""),
         (N, {"random": good(N)["gradient"]}, "best", "", "sound without effort"),
         (N, {"gradient": (around(0.95, N), around(0.93, N), around(0.4, N)), "random": CONTROL}, "none", "", ""),
         (
@@ -174,10 +175,13 @@ def test_each_rule_decides_where_all_others_hold(
 def test_the_best_of_several_scores_best(base: pm.Evaluation) -> None:
     values = {**good(5), "gradient-x-input": (around(0.5, 5), around(0.9, 5), around(0.4, 5))}
     found = verdict(made(base, 5, values))
-    assert found.headline == "gradient reaches the bar on 5 images; too few to be sure"
+    assert found.headline == "gradient fully proves 5 of 5 images; the others none. Too few to be sure"
+    assert (
+        found.sure == "5 images count; a plain verdict needs 20." and "Judge 15 more images" in found.action
+    )
     both = {**values, "gradient-x-input": values["gradient"]}
     found = verdict(made(base, 5, both))
-    assert found.headline == "gradient and gradient-x-input reach the bar on 5 images; too few to be sure"
+    assert found.headline.startswith("gradient fully proves 5 of 5 images, gradient-x-input 5; random none. ")
 
 
 def test_soundness_that_the_fill_explains(base: pm.Evaluation) -> None:
@@ -189,7 +193,9 @@ def test_soundness_that_the_fill_explains(base: pm.Evaluation) -> None:
     explained = replace(first, insertion=flat, pairs={"soundness": torch.full_like(curves.auc, 0.9)})
     found = verdict(replace(evaluation, results=(explained, *evaluation.results[1:])))
     assert found.grade == "best" and "explained by the fill alone" in " ".join(found.reasons)
-    assert found.headline.endswith("on 20 images; soundness explained by the fill alone")  # random is at .2
+    assert found.headline.endswith(
+        " of 20 images; random none. Soundness explained by the fill alone"
+    )  # random is at .2
 
 
 def test_no_method_is_both(base: pm.Evaluation) -> None:
@@ -200,15 +206,35 @@ def test_no_method_is_both(base: pm.Evaluation) -> None:
         "random": (around(0.1, n), around(0.95, n), around(0.1, n)),
     }
     found = verdict(made(base, n, values))
-    assert (found.grade, found.headline) == ("none", "No method is both complete and sound")
+    assert (found.grade, found.headline) == ("none", "No method fully proves any of 20 images")
     assert (
         "The most complete method is gradient (.90, with soundness .30); the soundest is gradient-x-input (.60, with completeness .50)."
         in found.reasons
     )
     few = verdict(made(base, 3, {name: tuple(v[:3] for v in own) for name, own in values.items()}))  # type: ignore[index, misc]
-    assert few.headline == "No method is both complete and sound on these 3 images"
+    assert few.headline == "No method fully proves any of 3 images. Too few to be sure"
     alone = verdict(made(base, n, {"gradient": values["gradient"]}))
-    assert alone.headline == "gradient is not both complete and sound"
+    assert alone.headline == "gradient fully proves none of 20 images"
+
+
+def test_an_image_is_fully_proved_if_its_weakest_label_is(base: pm.Evaluation) -> None:
+    """Against a plain loop over images, halves and labels; with two fills, the weaker of them counts."""
+    first, n = base.results[0], len(base)
+    pairs = [first.pairs[half][i] for i in range(n) for half in KINDS[:2]]
+    for half in KINDS[:2]:
+        assert torch.equal(first.values[half], first.pairs[half].amin(dim=1))
+    least = [min(float(v) for half in pairs[2 * i : 2 * i + 2] for v in half) for i in range(n)]
+    assert weakest(first).tolist() == least
+    some = {
+        "gradient": ([0.9, 0.8, 0.79, math.nan, 1.0], [0.8, 0.9, 1.0, 1.0, 0.2], 0.9),
+        "random": ([0.1] * 5, 0.9, 0.1),
+    }
+    some = {name: tuple(v if isinstance(v, list) else [v] * 5 for v in own) for name, own in some.items()}  # type: ignore[attr-defined]
+    found = made(base, 5, some)  # type: ignore[arg-type]
+    assert [fully_proved(r) for r in found.results if r.name in some] == [(2, 4), (0, 5)]
+    assert verdict(found).headline.startswith("gradient fully proves 2 of 4 images; ")
+    both = of_fills(base, 60, gray=good(60), blur=BAD)
+    assert fully_proved(both["gradient"]) == (0, 60)
 
 
 def test_images_on_which_soundness_cannot_fail_do_not_make_up_the_number(base: pm.Evaluation) -> None:
@@ -216,7 +242,7 @@ def test_images_on_which_soundness_cannot_fail_do_not_make_up_the_number(base: p
     f = evaluation.f.clone()
     f[5:] = 0.9
     found = verdict(replace(evaluation, f=f))
-    assert found.headline == "gradient reaches the bar on 5 images; too few to be sure"
+    assert found.headline == "gradient fully proves 40 of 40 images; random none. Too few to be sure"
     assert any("5 images count, on which a judged label has f < .80" in reason for reason in found.reasons)
 
 
@@ -238,7 +264,9 @@ def test_a_method_that_lacks_one_half_never_passes(base: pm.Evaluation, half: in
     lacking[half] = [math.nan] * n
     values = {**good(n), "gradient-x-input": tuple(lacking)}
     found = verdict(made(base, n, values))
-    assert found.headline == "gradient is both complete and sound"
+    assert found.headline.startswith("gradient fully proves ") and found.headline.endswith(
+        "It is both complete and sound"
+    )
     said = f"No image counts for the {KINDS[half]} of gradient-x-input, which therefore cannot pass."
     assert said in found.reasons
     alone = verdict(made(base, n, {"gradient-x-input": tuple(lacking)}))

@@ -19,6 +19,9 @@ image counts for it. The grade of the verdict is the first of these that applies
 
 If the methods were judged with several fills, each fill has a verdict, and the worst of them counts.
 
+An image is *fully proved* by a method if the completeness and the soundness of every judged label are at least .8, with every fill. Tables, pages and
+the terminal print how many are (:func:`fully_proved`).
+
 A *control* is a row that is judged only for comparison: ``noise``, which does not use the net, or a ``companion`` of a judged method, which
 has its maps after a blur, or its map of the top label for every label.
 """
@@ -61,24 +64,29 @@ _NAMED = 3
 
 _FROM_BEST = ("is", "best", "none", "nothing", "unjudged")
 _DOUBTS = {
-    "images": "too few to be sure",
-    "interval": "not clearly above the bar",
-    "control": "no sounder than one map for all labels",
-    "fill": "soundness explained by the fill alone",
-    "blur": "soundness explained by blur",
-    "no control": "not compared with one map for all labels",
-}
-"""The conditions for the grade ``is``, the gravest first, and what a headline says if one of them does not hold."""
+    "images": ("Too few to be sure", "Judge {more} or more before you rely on it."),
+    "interval": ("Not clearly above the bar", "Judge more {inputs}: intervals shrink with their number."),
+    "control": ("No sounder than one map for all labels", "Judge more labels that the net does not believe, such as --labels top5+wrong."),
+    "fill": ("Soundness explained by the fill alone", "Judge with another fill, such as --fills gray,blur."),
+    "blur": ("Soundness explained by blur", "Compare with a method whose maps are as smooth."),
+    "no control": ("Not compared with one map for all labels", "Add a control: --methods {names},random."),
+}  # fmt: skip
+"""The conditions for the grade ``is``, the gravest first: what a headline says if one of them does not hold, and what to do next."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict: its grade, its headline, the reasons (one sentence each), and the methods that the headline names."""
+    """The verdict: its grade, its headline, the reasons (one sentence each), and the methods that the headline names.
+
+    ``reasons[0]`` has the scores behind the headline. ``sure`` says how sure the verdict is, and ``action`` what to do next; both may be empty.
+    """
 
     grade: Literal["is", "best", "none", "nothing", "unjudged"]
     headline: str
     reasons: tuple[str, ...] = ()
     methods: tuple[str, ...] = ()
+    sure: str = ""
+    action: str = ""
 
     def record(self) -> dict[str, object]:
         return asdict(self)
@@ -104,8 +112,23 @@ def verdict(evaluation: Evaluation) -> Verdict:
     return replace(
         found[worst],
         headline=f"{found[worst].headline} (fill {worst})",
-        reasons=(f"The worst of {counted(len(found), 'fill')} counts.", *found[worst].reasons, *others),
+        reasons=(*found[worst].reasons, f"The worst of {counted(len(found), 'fill')} counts.", *others),
     )
+
+
+def weakest(result: MethodResult) -> Doubles:
+    """For each image ``(N,)``, the least completeness or soundness of its judged labels, over all fills; NaN if the image does not count for
+    both."""
+    values, kinds = result.numpy("values"), [result.first_scores(half) for half in _PROOF]
+    if not all(kinds):
+        return np.full(len(result.image_names), np.nan)
+    return doubles(np.min([doubles(values[s.name]) for scores in kinds for s in scores.values()], axis=0))
+
+
+def fully_proved(result: MethodResult) -> tuple[int, int]:
+    """The number of images that a method fully proves, and the number of images that count."""
+    least = weakest(result)
+    return int((least >= BAR).sum()), int((~np.isnan(least)).sum())
 
 
 def _verdict(evaluation: Evaluation) -> Verdict:
@@ -123,37 +146,82 @@ def _verdict(evaluation: Evaluation) -> Verdict:
     least = evaluation.f.masked_fill(evaluation.labels == NO_LABEL, math.inf).nan_to_num(math.inf).min(dim=1)
     images = int((least.values < BAR).sum())  # on others soundness cannot be below the bar
     context = [*missing, _coverage(evaluation)]
+    noun = inputs.singular
     if images == 0:
         said = (
             f"Each judged label has f >= {number(BAR)}, so soundness cannot be below the bar. Judge labels that the net does not "
             "believe, such as --labels top5+wrong."
         )
         headline = "Nothing can be said: the net is sure of every label that was judged"
-        return Verdict("nothing", headline, (said, *context))
+        sure = "Not at all: on these labels no map can fail."
+        return Verdict(
+            "nothing", headline, (said, *context), sure=sure, action="Judge again with --labels top5+wrong."
+        )
     context.append(f"The bar, {number(BAR)}, is our choice; read the numbers too.")
     own = [r for r in whole if role_of(r, results) == "method"] or whole
     passing = [r for r in own if all(s.value >= BAR for s in _counted_scores(r))]
+    few = f"{counted(images, noun)} {'counts' if images == 1 else 'count'}; a plain verdict needs {ENOUGH}."
     if not passing:
-        who = f"{own[0].name} is not" if len(own) == 1 else "No method is"
-        few = f" on these {counted(len(evaluation), inputs.singular)}" if images < ENOUGH else ""
-        few = f" on this {inputs.singular}" if len(evaluation) == 1 else few
-        return Verdict("none", f"{who} both complete and sound{few}", (_extremes(own), *context))
+        best = max(own, key=lambda r: fully_proved(r)[0])
+        action = "Do not show these maps as evidence of what the net believes."
+        if not any(r.name.startswith("belief-mask") for r in own):
+            action += " Try belief-mask."
+        open_ = [r.name for r in own if all(s.high >= BAR for s in _counted_scores(r))]
+        sure = (
+            f"The 95 % intervals of {_joined(open_)} reach the bar, so more {inputs.noun} may change this."
+            if open_
+            else f"Each method has a 95 % interval that ends below the bar of {number(BAR)}, on {counted(images, noun)}."
+        )
+        reasons, sure = (_extremes(own), *context), few if images < ENOUGH else sure
+        if not fully_proved(best)[0]:
+            who = f"{own[0].name} fully proves none" if len(own) == 1 else "No method fully proves any"
+            headline = (
+                f"{who} of {counted(fully_proved(best)[1], noun)}{'. Too few to be sure' * (images < ENOUGH)}"
+            )
+            return Verdict("none", headline, reasons, (), sure, action)
+        who = "It is not" if len(own) == 1 else "No method is"
+        headline = f"{_proves(evaluation, [best])}. {who} both complete and sound on average"
+        return Verdict("none", headline, reasons, (best.name,), sure, action)
     lacking = {r.name: _missing_conditions(evaluation, r, images) for r in passing}
     proved = [r for r in passing if not lacking[r.name]]
     named = proved or passing
     names = tuple(r.name for r in named)
     scored = [_scores_words(r) for r in named[:_NAMED]]
+    headline = _proves(evaluation, named)
     if proved:
-        headline = f"{_joined(names)} {'is' if len(names) == 1 else 'are'} both complete and sound"
-        return Verdict("is", headline, (*scored, *context), names)
-    n = min(images, *(s.n for r in passing for s in _counted_scores(r) if s.kind in _PROOF))
-    doubt = next(
-        words for missing, words in _DOUBTS.items() if any(missing in lacking[name] for name in names)
+        headline += f". {'It is' if len(names) == 1 else 'They are'} both complete and sound"
+        sure = f"{counted(images, noun)} count, the 95 % intervals are above the bar of {number(BAR)}, and no control is as sound."
+        action = f"Use {_joined(names)} for this net, and judge again when the net changes."
+        return Verdict("is", headline, (*scored, *context), names, sure, action)
+    missing_one = next(each for each in _DOUBTS if any(each in lacking[name] for name in names))
+    doubt, action = _DOUBTS[missing_one]
+    sure = next(lacking[name][missing_one] for name in names if missing_one in lacking[name])
+    action = action.format(
+        more=counted(max(1, ENOUGH - images), f"more {noun}"), inputs=inputs.noun, names=",".join(names)
     )
-    verb = "reaches" if len(names) == 1 else "reach"
-    headline = f"{_joined(names)} {verb} the bar on {counted(n, inputs.singular)}; {doubt}"
     doubts = dict.fromkeys(words for r in passing[:_NAMED] for words in lacking[r.name].values())
-    return Verdict("best", headline, (*scored, *doubts, *context), names)
+    return Verdict(
+        "best",
+        f"{headline}. {doubt}",
+        (*scored, sure, *(d for d in doubts if d != sure), *context),
+        names,
+        sure,
+        action,
+    )
+
+
+def _proves(evaluation: Evaluation, named: Sequence[MethodResult]) -> str:
+    """The numbers of images that the ``named`` methods fully prove, and those of the other rows, in words."""
+    found = [fully_proved(r) for r in named]
+    n = max(of for _, of in found)
+    first, *more = [str(k or "none") + (f" of {of}" if of != n else "") for k, of in found]
+    said = f"{named[0].name} fully proves {first} of {counted(n, evaluation.inputs.singular)}"
+    said += "".join(f", {r.name} {words}" for r, words in zip(named[1:], more, strict=True))
+    others = {r.name: fully_proved(r)[0] for r in evaluation.results if r not in named}
+    most = max(others.values(), default=0)
+    if len(others) > 1:
+        return f"{said}; the others {f'at most {most}' if most else 'none'}"
+    return said + "".join(f"; {name} {count or 'none'}" for name, count in others.items())
 
 
 def _counted_scores(result: MethodResult) -> list[Score]:
