@@ -58,7 +58,7 @@ def _proof(found: pm.Evaluation, m: int, k: int) -> dict[str, object]:
         "label": k,
         "appears": base64.b64encode(picture_bytes(Image.fromarray(appears), "PNG")).decode(),
         "curve": [round(float(p), 4) for p in points],
-        "average": round(shape.average, 4),
+        "average": round(shape.proof, 4),
         "peak": round(shape.peak, 4),
         "reach": None if shape.reach is None else round(shape.reach, 3),
         "strength": shape.word,

@@ -247,8 +247,7 @@ def test_the_slider_plays_both_games_with_the_real_fill(
         shape = shape_of(evaluation, evaluation.results[0], 0, place)
         glyph = page.locator(f".cell[data-label='{label}'] .glyph").get_attribute("aria-label")
         assert (
-            f"average {percent(shape.average)}, peak {percent(shape.peak)}" in glyph
-            and shape.summary in glyph
+            f"average {percent(shape.proof)}, peak {percent(shape.peak)}" in glyph and shape.summary in glyph
         )
 
 

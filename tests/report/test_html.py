@@ -112,7 +112,10 @@ def test_a_curve_of_every_count_is_thinned_to_the_sliders_counts_and_stays_exact
 def _proving(evaluation: pm.Evaluation, f: float, auc: float) -> pm.Evaluation:
     """The evaluation with its first method alone, with this f and this area for all labels."""
     result = evaluation.results[0]
-    insertion = replace(result.insertion, auc=torch.full_like(result.insertion.auc, auc))
+    curves = torch.full_like(result.insertion.probabilities, f)  # steady
+    insertion = replace(
+        result.insertion, auc=torch.full_like(result.insertion.auc, auc), probabilities=curves
+    )
     return replace(
         evaluation,
         f=torch.full_like(evaluation.f, f),
@@ -122,11 +125,11 @@ def _proving(evaluation: pm.Evaluation, f: float, auc: float) -> pm.Evaluation:
 
 def test_verdicts_never_round_up_to_the_bar(evaluation: pm.Evaluation) -> None:
     for f, auc, kind, words in [
-        (0.5, 0.3999, "weak", "too weak: on average 79 % of the belief"),
-        (0.4, 0.5001, "strong", "too strong: on average 1.3 times the belief"),
-        (0.5, 0.5, "match", "on average as strong as the belief"),
-        (0.5, 0.1, "weak", "too weak: on average 20 % of the belief"),
-        (0.5, 0.2535, "weak", "too weak: on average 51 % of the belief"),  # as tables print it
+        (0.5, 0.3999, "weak", "too weak: 79 % of the belief"),
+        (0.4, 0.5001, "strong", "too strong: 1.3 times the belief"),
+        (0.5, 0.5, "match", "proof"),
+        (0.5, 0.1, "weak", "too weak: 20 % of the belief"),
+        (0.5, 0.2535, "weak", "too weak: 51 % of the belief"),  # as tables print it
     ]:
         changed = _proving(evaluation, f, auc)
         picture = page_pictures.picture_of(changed, 0, [0], page_pictures.slider_counts(20 * 28))
@@ -233,7 +236,8 @@ def test_the_page_calls_a_map_what_its_scores_call_it(evaluation: pm.Evaluation)
         "soundness-2": torch.ones(shape),
     }
     auc = evaluation.f.clone()  # the drawn curve matches f everywhere
-    changed = replace(first, pairs=pairs, insertion=replace(first.insertion, auc=auc))
+    curves = auc[..., None].expand_as(first.insertion.probabilities)
+    changed = replace(first, pairs=pairs, insertion=replace(first.insertion, auc=auc, probabilities=curves))
     counts = page_pictures.slider_counts(20 * 28)
     picture = page_pictures.picture_of(replace(evaluation, results=(changed,)), 0, [0, 1, 2], counts)
     labels = picture.record["methods"][0]["labels"]

@@ -221,10 +221,18 @@ def test_page_and_sheet_of_explain_say_what_the_net_sees(
 
 
 def shape(
-    f: float, average: float, peak: float, *, reach: float | None = 0.1, completeness: float = 1.0
+    f: float,
+    proof: float,
+    peak: float,
+    *,
+    reach: float | None = 0.1,
+    completeness: float = 1.0,
+    steadiness: float = 1.0,
+    empty: float = math.nan,
 ) -> ProofShape:
-    soundness = min(max(f, 0.001) / average, 1.0) if average else 1.0
-    return ProofShape(f, average, peak, reach, completeness, soundness, peak / max(f, 0.001))
+    soundness = min(max(f, 0.001) / proof, 1.0) if proof else 1.0
+    overshoot = peak / max(f, 0.001)
+    return ProofShape(f, proof, peak, reach, completeness, soundness, overshoot, steadiness, 0.2, empty)
 
 
 def test_numbers_are_those_of_a_loop_over_the_curve() -> None:
@@ -241,10 +249,19 @@ def test_numbers_are_those_of_a_loop_over_the_curve() -> None:
                 f = float(found.f[i, j])
                 there = [share for share, p in points if p >= 0.9 * f]
                 got = shape_of(found, result, i, j)
+                share, _ = max(points, key=lambda point: point[1])
+                assert (got.peak_share, got.empty) == (share, float(curves.probabilities[i, j, 0]))
                 assert got.peak == pytest.approx(max(p for _, p in points))
                 assert got.reach == pytest.approx(min(there, default=1.0))
-                assert (got.belief, got.average) == (f, float(curves.auc[i, j]))
+                assert (got.belief, got.proof) == (f, float(curves.auc[i, j]))
                 assert got.overshoot == pytest.approx(got.peak / f)
+
+
+def test_steadiness_is_that_of_the_metric() -> None:
+    found = judged(3, 8, methods=["gradient", "random"], labels="top1", metrics=["steadiness", "insertion"])
+    for result in found.results:
+        for i, value in enumerate(result.values["steadiness"].tolist()):
+            assert shape_of(found, result, i, 0).steadiness == pytest.approx(value)
 
 
 def test_a_label_that_the_net_does_not_believe_has_no_reach() -> None:
@@ -254,25 +271,58 @@ def test_a_label_that_the_net_does_not_believe_has_no_reach() -> None:
 
 
 @pytest.mark.parametrize(
-    "given, said",
+    "given, word, said",
     [
-        (shape(0.39, 0.43, 0.45), "on average as strong as the belief"),
-        (shape(0.39, 0.43, 0.74), "on average as strong as the belief, peak 1.9 times"),
-        (shape(0.5, 0.23, 0.45, completeness=0.46), "too weak: on average 46 % of the belief"),
-        (shape(0.5, 0.3999, 0.45, completeness=0.7998), "too weak: on average 79 % of the belief"),
-        (shape(0.3, 0.6, 0.95), "too strong: on average 2.0 times the belief, peak 3.2 times"),
-        (shape(0.002, 0.2, 0.6, reach=None), "proves too much: 20 % on average, at most 60 %"),
+        (shape(0.39, 0.43, 0.45), "proof", "proof"),
         (
-            shape(0.002, 0.8, 0.999, reach=None),
-            "proves too much: 80 % on average, more than 99 % at its peak",
+            shape(0.39, 0.43, 0.71, steadiness=0.7),
+            "overshoots 1.8 x",
+            "right on average, overshoots 1.8 x",
         ),
-        (shape(0.0002, 0.0005, 0.001, reach=None), "no proof, as it should be: always below 1 %"),
-        (shape(0.002, 0.002, 0.3, reach=None), "no proof on average, but 30 % at its peak"),
-        (shape(0.5, 0.5, 0.5, completeness=math.nan), "not judged"),
+        (shape(0.39, 0.38, 0.45, steadiness=0.7), "unsteady", "right on average, unsteady"),
+        (shape(0.5, 0.23, 0.45, completeness=0.46), "too weak", "too weak: 46 % of the belief"),
+        (shape(0.5, 0.3999, 0.45, completeness=0.7998), "too weak", "too weak: 79 % of the belief"),
+        (shape(0.3, 0.6, 0.95), "too strong", "too strong: 2.0 times the belief"),
+        (
+            shape(0.002, 0.2, 0.6, reach=None),
+            "too strong",
+            "too strong: 20 % for a label that the net does not believe",
+        ),
+        (shape(0.0002, 0.0005, 0.001, reach=None), "trifle", "trifle: never above 1 %"),
+        (shape(0.02, 0.04, 0.049), "trifle", "trifle: never above 5 %"),
+        (shape(0.06, 0.01, 0.02, completeness=0.2), "too weak", "too weak: 20 % of the belief"),
+        (shape(0.5, 0.5, 0.5, completeness=math.nan), "not judged", "not judged"),
     ],
 )
-def test_the_words_say_what_the_curve_does(given: ProofShape, said: str) -> None:
-    assert given.summary == said
+def test_the_words_say_what_the_curve_does(given: ProofShape, word: str, said: str) -> None:
+    assert (given.verdict, given.summary) == (word, said)
+
+
+@pytest.mark.parametrize(
+    "given, cut, said",
+    [
+        (shape(0.4, 0.4, 0.5), 0.1, "10 % of the pixels reach the belief"),
+        (shape(0.4, 0.1, 0.4, reach=1.0, completeness=0.25), 1.0, "only all pixels reach the belief"),
+        (shape(0.3, 0.6, 0.95), 0.2, "cut at the peak: 20 % of the pixels"),
+        (shape(0.002, 0.003, 0.3, reach=None), 0.2, "cut at the peak: 20 % of the pixels"),
+        (
+            shape(0.4, 0.1, 0.3, reach=1.0, completeness=0.25),
+            0.2,
+            "never reaches the belief, cut at the peak: 20 % of the pixels",
+        ),
+        (shape(0.4, 0.4, 0.5, empty=0.38), 0.0, "0 pixels needed"),
+    ],
+)
+def test_a_picture_is_cut_where_the_proof_reaches_the_belief_or_at_its_peak(
+    given: ProofShape, cut: float, said: str
+) -> None:
+    assert (given.cut, given.cut_words()) == (cut, said)
+
+
+def test_what_the_fill_gives_is_said_where_it_gives_much() -> None:
+    assert shape(0.6, 0.5, 0.7, empty=0.36).empty_words == "nothing shown 36 %"
+    assert shape(0.9, 0.9, 0.9, empty=0.2).empty_words == shape(0.1, 0.1, 0.1, empty=0.04).empty_words == ""
+    assert shape(0.6, 0.5, 0.7).empty_words == ""
 
 
 def test_the_bar_of_a_terminal_shows_average_belief_and_peak() -> None:

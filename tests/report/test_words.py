@@ -66,9 +66,10 @@ def test_the_belief_beside_the_words_is_that_of_the_model(
     expected = [row[label == "good"] for row in critic(shown)]
     assert proof.along == pytest.approx(expected, abs=1e-6)
     belief = expected[-1]
-    enough = next(k for k, p in enumerate(expected) if k and p >= 0.9 * belief)
-    assert proof.shape.enough == enough
-    assert proof.shape.reach == pytest.approx(enough / len(proof.names))
+    enough = next(k for k, p in enumerate(expected) if p >= 0.9 * belief)  # 0: with nothing shown
+    assert proof.shape.enough == enough and proof.shape.is_given == (enough == 0)
+    first = next(k for k, p in enumerate(expected) if k and p >= 0.9 * belief)
+    assert proof.shape.reach == pytest.approx(first / len(proof.names))
 
 
 def test_words_against_the_label_come_last_and_padding_never(evaluation: pm.Evaluation) -> None:

@@ -30,7 +30,7 @@ from proofmap.results.sharing import without_folders
 
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "json": "application/json"}
 # files that the page shares with the report
-_SHARED = ("look.css", "lines.js", "listed.js", "shared.js", "theme.js")
+_SHARED = ("look.css", "cell.js", "lines.js", "listed.js", "shared.js", "theme.js")
 _MESSAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'; form-action 'none'"
 _INVITATIONS = {
     "photo": "Drop a photo.",

@@ -245,10 +245,7 @@ def _map_answer(
         "area": float(result.insertion.auc[0, place]),
         "completeness": None if math.isnan(alpha) else alpha,
         "soundness": None if math.isnan(beta) else beta,
-        "strength": found.word,
-        "peak": found.peak,
-        "reach": found.reach,
-        "words": found.summary,
+        **found.record(evaluation.inputs.position_noun),
         "seconds": result.seconds,
         "enough": found.enough if listed else None,
     }

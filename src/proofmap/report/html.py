@@ -47,6 +47,7 @@ _STYLES = ("look.css", "report.css")
 _SCRIPTS = (
     "theme.js",
     "shared.js",
+    "cell.js",
     "lines.js",
     "listed.js",
     "page.js",

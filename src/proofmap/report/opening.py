@@ -43,7 +43,7 @@ def opening(evaluation: Evaluation, named: Sequence[str]) -> dict[str, Any] | No
     names = [evaluation.label_name(index, place) for place in (believed, wrong)]
     share = KEPT_SHARE if proof.reach is None or proof.reach == 1 else proof.reach
     too_much = attempt.word == "strong"
-    shown = _share_of_peak(result, index, wrong) if too_much or attempt.is_noticed else share
+    shown = attempt.peak_share if too_much or attempt.is_noticed else share
     height, width = inputs.picture_size()
     worded = inputs.shown_as == "words"
 
@@ -103,11 +103,11 @@ def wrong_words(attempt: ProofShape, name: str, evaluation: Evaluation, share: f
     if attempt.word == "strong":
         return (
             f"It does not fail: these {positions}, {percent(share)}, make the net say {name} with {percent(attempt.peak)}, and "
-            f"{percent(attempt.average)} on average. The method is not sound here."
+            f"{percent(attempt.proof)} on average. The method is not sound here."
         )
     if attempt.is_noticed:
         return (
-            f"On average it fails ({percent(attempt.average)}), but {percent(share)} of the {positions} make the net say {name} with "
+            f"On average it fails ({percent(attempt.proof)}), but {percent(share)} of the {positions} make the net say {name} with "
             f"{percent(attempt.peak)}."
         )
     most = "less than 1 %" if attempt.peak < 0.005 else f"at most {percent(attempt.peak)}"
@@ -133,14 +133,6 @@ def _choice(evaluation: Evaluation, result: MethodResult) -> tuple[int, int, int
             proves = shape_of(evaluation, result, index, top).word == "match"
             found.append((not proves, index, top, worst))
     return min(found)[1:] if found else None
-
-
-def _share_of_peak(result: MethodResult, index: int, place: int) -> float:
-    """The share of shown positions at which the insertion curve is highest, without the point where nothing is shown."""
-    curves = result.insertion
-    some = curves.counts > 0
-    best = int(curves.probabilities[index, place, some.to(curves.probabilities.device)].argmax())
-    return int(curves.counts[some][best]) / curves.positions
 
 
 def _kept(

@@ -238,12 +238,9 @@ def json_number(value: float) -> float | None:
 def _label_record(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> dict[str, object]:
     found = shape_of(evaluation, result, index, place)
     return {
+        **found.record(evaluation.inputs.position_noun),
         "f": json_number(found.belief),
-        "average": json_number(found.average),
-        "peak": json_number(found.peak),
-        "reach": found.reach,
-        "strength": found.word,
-        "words": found.summary,
+        "average": json_number(found.proof),
         "fill": fill_words(result, index, place),
     }
 

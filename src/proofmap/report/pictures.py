@@ -31,9 +31,11 @@ STRENGTHS: dict[Word, Colour | None] = {
     "weak": (0, 100, 170),
     "strong": (190, 70, 0),
     "match": (0, 110, 75),
+    "over": (150, 104, 0),
+    "trifle": None,
     "unknown": None,
 }
-"""The colour for each verdict on a proof; None for a proof that was not judged."""
+"""The colour for each verdict on a proof; None for a proof that was not judged, and for a trifle."""
 
 
 def _stops(colours: str) -> np.ndarray:

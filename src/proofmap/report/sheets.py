@@ -40,6 +40,7 @@ from proofmap.results.proof_shape import (
     other_curve_note,
     percent,
     shape_of,
+    short_percent,
 )
 from proofmap.results.records import MethodResult
 
@@ -93,8 +94,8 @@ def draw_shape(draw: ImageDraw.ImageDraw, shape: ProofShape, x: int, y: int, wid
     colour = STRENGTHS[shape.word] or SOFT
     draw.rectangle((x, y, x + width - 1, y + 10), (232, 234, 238))
     draw.rectangle((x, y, at(shape.belief), y + 10), (196, 200, 208))
-    draw.rectangle((x, y + 3, at(shape.average), y + 7), colour)
-    draw.line((at(shape.average), y + 5, at(shape.peak), y + 5), colour, 2)
+    draw.rectangle((x, y + 3, at(shape.proof), y + 7), colour)
+    draw.line((at(shape.proof), y + 5, at(shape.peak), y + 5), colour, 2)
     draw.line((at(shape.peak), y + 2, at(shape.peak), y + 8), colour, 2)
     draw.line((at(shape.belief), y, at(shape.belief), y + 10), INK, 2)
     draw.rectangle((x, y + 13, x + width - 1, y + 16), (232, 234, 238))
@@ -219,7 +220,7 @@ def _proof_cell(
     the numbers.
     """
     shape = shape_of(evaluation, result, index, place)
-    numbers = f"average {_short(shape.average)}, peak {_short(shape.peak)}"
+    numbers = f"average {short_percent(shape.proof)}, peak {short_percent(shape.peak)}"
     lines = [
         *first,
         SheetText(numbers),
@@ -230,13 +231,9 @@ def _proof_cell(
     return SheetCell(picture, tuple(lines), shape)
 
 
-def _short(probability: float) -> str:
-    return percent(probability).replace("less than ", "<").replace("more than ", ">")
-
-
 def _belief(evaluation: Evaluation, index: int, place: int) -> list[str]:
     """Lines below the name of a label: the net's belief in it, and a remark if it is a wrong one."""
-    said = f"whole {evaluation.inputs.singular} {_short(float(evaluation.f[index, place]))}"
+    said = f"whole {evaluation.inputs.singular} {short_percent(float(evaluation.f[index, place]))}"
     return [said, *([WRONG_WORDS] if evaluation.wrong_kind(index, place) else [])]
 
 

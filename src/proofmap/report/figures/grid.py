@@ -22,6 +22,8 @@ SIGNS: dict[Word, tuple[str, str]] = {
     "weak": ("↓", "#0064AA"),
     "strong": ("↑", "#BE4600"),
     "match": ("=", "#006E4B"),
+    "over": ("~", "#966800"),
+    "trifle": ("", SOFT),
     "unknown": ("", SOFT),
 }
 """The sign and the colour for each strength of a proof."""
