@@ -12,7 +12,7 @@ DEMO := demo
 TEST := demo,models,app,oracles,theory,ray,tensorboard,browser,dev
 ALL  := $(TEST),docs
 # Pins that only the documentation needs, a third of all files: make test does without them.
-SITE := mkdocs.*|griffelib|babel|backrefs|colorama|ghp-import|mergedeep|paginate|pymdown-extensions|pyyaml_env_tag|watchdog
+SITE := mkdocs.*|babel|backrefs|colorama|ghp-import|mergedeep|paginate|pymdown-extensions|pyyaml_env_tag|watchdog
 HELD := torch|torchvision|typer|pymdown-extensions
 
 # Bytecode is kept even where the environment forbids it: the tests start many processes, and each would compile anew.
@@ -74,6 +74,7 @@ format: $(VENV)/test.stamp  ## rewrite the files as lint wants them, where it ca
 	$(BIN)/ruff format .
 
 docs: $(VENV)/all.stamp  ## the documentation, into build/site; open build/site/index.html
+	$(BIN)/python -m docs.build
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "Open $(CURDIR)/build/site/index.html"
 

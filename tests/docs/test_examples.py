@@ -24,6 +24,7 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 import proofmap as pm
+from docs import names
 from proofmap.bench import task
 from proofmap.cli import make_app
 from proofmap.core.inputs import KINDS
@@ -208,9 +209,9 @@ def _the_text_of_the_notebook_is_true(
     assert learned.result.insertion.auc[learned.labels != labels[:2, None]].max() < 0.2
 
 
-def test_the_page_of_every_name_has_every_name() -> None:
+def test_the_page_about_python_has_every_name() -> None:
     """Each name of ``import proofmap as pm`` has a heading or a sentence, and code that uses it."""
-    page = DOCS / "reference" / "by-name.md"
+    page = DOCS / "reference" / "python.md"
     code = "\n".join(block.code for block in blocks(page))
     used = {*re.findall(r"\bpm\.(\w+)", code)}
     assert {*pm.__all__} - used == set()
@@ -218,40 +219,39 @@ def test_the_page_of_every_name_has_every_name() -> None:
     assert {*pm.__all__} - {*re.findall(r"\w+", titles)} == {"__version__"}
 
 
-def test_every_picture_of_the_gallery_has_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = importlib.util.spec_from_file_location("gallery", DOCS / "gallery.py")
-    assert spec is not None and spec.loader is not None
-    gallery = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(gallery)
-    pictures = {path.name for path in (DOCS / "pictures").iterdir()}
-    assert {*gallery.shown_pictures()} == pictures
-    for name in pictures:
-        program, *words = shlex.split(gallery.command_for(name))
-        if program == "proofmap":
-            command_line().commands[words[0]].make_context(words[0], words[1:])
-        else:
-            assert (ROOT / f"{words[1].replace('.', '/')}.py").is_file(), name
-
-
-def test_examples_import_public_names_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of ``__all__`` in a public module, and others that a page of the reference describes."""
-    pytest.importorskip("griffe", reason="the reference is made with griffe")
-    monkeypatch.syspath_prepend(str(DOCS))
-    public_modules = importlib.import_module("public_modules")
-    modules, described = public_modules.MODULES, public_modules.explained()
-    public = {module: {*importlib.import_module(module).__all__} for module in modules}
+def test_examples_import_public_names_only() -> None:
+    """Those of ``__all__`` in a public module, registered plug-ins, and others that the reference describes."""
+    public = {module: {*importlib.import_module(module).__all__} for module in names.MODULES}
     others = set()
     for page in PAGES:
         for block in (b for b in blocks(page) if b.language == "python"):
             for node in ast.walk(ast.parse(block.code)):
                 if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "proofmap":
                     assert node.module is not None
-                    names = {f"{node.module}.{name.name}" for name in node.names}
-                    if not names <= public.keys():  # a module itself may be imported, too
-                        names = {name.name for name in node.names} - public.get(node.module, set())
-                        others |= {f"{node.module}.{name}" for name in names}
+                    imported = {f"{node.module}.{name.name}" for name in node.names}
+                    if not imported <= public.keys():  # a module itself may be imported, too
+                        some = {name.name for name in node.names} - public.get(node.module, set())
+                        others |= {f"{node.module}.{name}" for name in some}
     unpromised = ("proofmap.theory.", "proofmap.methods.maskers.trained.")
-    assert [name for name in sorted(others - described.keys()) if not name.startswith(unpromised)] == []
+    assert [name for name in sorted(others - names.beyond()) if not name.startswith(unpromised)] == []
+
+
+def test_every_public_name_is_described_with_an_example_that_runs() -> None:
+    """Examples of docstrings and of pages are run by other tests; those that make a plug-in by its name are run here."""
+    described = names.pages()
+    assert len({*names.public().values()}) > 100
+    for path, one in names.public().items():
+        assert f'<a id="{one.path}"></a>' in described[f"reference/names/{one.page}.md"], path
+        assert len(names.summary(names.docstring(one))) > 3, f"{path} has no docstring"
+        assert names.has_doctest(one) or names.example(one), f"{path} has no example"
+        code = names.making(one.value)
+        if code and not hasattr(one.value, "example"):  # other libraries may not be there
+            exec(code, {})
+    for members in names.plugins().values():
+        assert all(
+            f'<a id="{one.path}"></a>' in described["reference/names/plug-ins.md"] for _, one in members
+        )
+    assert ":class:" not in "".join(described.values())
 
 
 def test_pictures_are_small_made_here_and_used() -> None:

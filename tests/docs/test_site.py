@@ -15,6 +15,8 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from docs import names
+from docs.build import write
 from proofmap.core.version import __version__
 from tests.docs.pages import DOCS, ROOT
 
@@ -59,15 +61,21 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     few = tmp_path_factory.mktemp("leaderboard") / "series"
     few.mkdir()
     for record in sorted((ROOT / "leaderboard/series").glob("*.json"))[:3]:
         shutil.copyfile(record, few / record.name)
-    quick = {"DOCS_SEARCH": "false", "DOCS_LINE_LENGTH": "100000", "DOCS_NAMES": "proofmap.core.errors"}
-    quick["DOCS_LEADERBOARD"] = str(few.parent)
-    environment = {**os.environ, **quick, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    pages = tmp_path_factory.mktemp("pages") / "docs"
+    write(pages, leaderboard=few.parent)
+    quick = {"DOCS_SEARCH": "false", "DOCS_DIR": str(pages), "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
+        cwd=ROOT,
+        env={**os.environ, **quick},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
 
@@ -111,7 +119,7 @@ def test_every_page_is_two_clicks_from_the_front_page(site: Path, pages: dict[Pa
     first = _linked(pages[front])
     second = {page for path in first if path in pages for page in _linked(pages[path])}
     assert [p for p in pages if p not in first | second | {front} and p.name != "404.html"] == []
-    assert site / "notebooks" / "first-steps.html" in first and site / "gallery.html" in first
+    assert site / "notebooks" / "first-steps.ipynb" in first and site / "leaderboard.html" in second
 
 
 def _linked(page: Page) -> set[Path]:
@@ -134,43 +142,10 @@ def test_the_command_line_page_has_every_command(site: Path) -> None:
         assert (f'id="proofmap-{command.name}"' in text) != command.hidden
 
 
-def test_the_page_of_the_public_api_has_every_public_name_with_a_line(site: Path) -> None:
-    found = public_names(site)
-    assert {"proofmap", "proofmap.methods", "proofmap.testing", "proofmap.core.streams"} <= found.keys()
-    for module, names in found.items():
-        assert sorted(names) == sorted(importlib.import_module(module).__all__), module
-        assert all(len(line) > 3 for line in names.values()), module
-
-
-def public_names(site: Path) -> dict[str, dict[str, str]]:
-    """The page's tables: names and their lines, by module."""
-    text = (site / "reference" / "public-api.html").read_text(encoding="utf-8")
-    text = text[: text.index("</article>")]
-    sections = re.split(r'<h2 id="[^"]*">(proofmap[\w.]*)<', text)[1:]
-    row = re.compile(r"<tr>\s*<td>.*?<code>(\w+)</code>.*?</td>\s*<td>(.*?)</td>", re.DOTALL)
-    return {
-        module: dict(row.findall(part)) for module, part in zip(sections[::2], sections[1::2], strict=True)
-    }
-
-
-def test_every_public_name_has_a_page_with_an_example_that_runs(
-    site: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Examples of docstrings and of pages are run by other tests; those that make a plug-in by its name are run here."""
-    monkeypatch.syspath_prepend(str(DOCS))
-    name_pages, modules = (importlib.import_module(name) for name in ("name_pages", "public_modules"))
-    made, files = name_pages.pages(""), set()
-    for module in modules.MODULES:
-        for name in importlib.import_module(module).__all__:
-            one = made[f"{module}.{name}"]
-            files.add(one.file.lower())
-            assert name_pages.has_doctest(one) or name_pages.example(one), f"{one.path} has no example"
-            code = name_pages.making(one.value)
-            if code and not hasattr(one.value, "example"):  # other libraries may not be there
-                exec(code, {})
-    assert len(files) == len({*made.values()}) > 100, "also where capitals make no difference"
-    page = (site / "reference" / "names" / "proofmap.core.errors.ModelError.html").read_text(encoding="utf-8")
-    assert "A net cannot be loaded" in page and "by-name.html" in page
+def test_the_page_about_python_leads_to_every_public_name(site: Path, pages: dict[Path, Page]) -> None:
+    found = {*pages[site / "reference" / "python.html"].links}
+    for path, one in names.public().items():
+        assert f"names/{one.page}.html#{one.path}" in found, path
 
 
 def test_a_dead_link_or_an_orphan_fails_the_build(tmp_path: Path) -> None:

@@ -1,25 +1,31 @@
-"""Pages that are made while the site is built: the command line from its own help, the table of methods from the registry, and
-files of the repository's root."""
+"""Write the documentation as plain Markdown for any builder: the pages of this folder, and those that are made from the program.
+
+    python -m docs.build [FOLDER]        build/docs by default; mkdocs.yml builds the site from it
+
+Made are the command line from its own help, the reference of Python names from docstrings, the tables of methods and tasks, and the leaderboard.
+Files of the repository's root become pages, and links to what stays in the repository become its address or the path of the file.
+"""
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
+import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
-if TYPE_CHECKING:  # make test reads the tables, and does without MkDocs
-    from mkdocs.config.defaults import MkDocsConfig
-    from mkdocs.structure.files import Files
+from docs import names
 
 ROOT = Path(__file__).parents[1]
-BESIDE = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md"}
-TASKS_PLACE = re.compile(r"<!-- tasks:.*?-->")
-METHODS_PLACE = re.compile(r"<!-- methods:.*?-->")
-NOTE = re.compile(r"\[([^\]]+)\]\((?:\.\./)*(notes/\w+\.md)(#[\w-]+)?\)")
-"""A link to a note: these stay in the repository."""
+DOCS = ROOT / "docs"
+BESIDE = {"CHANGELOG.md": "changelog.md", "SECURITY.md": "security.md"}
+PLACE = re.compile(r"<!-- (tasks|methods|names):.*?-->")
+REPOSITORY = re.compile(r"(?<!!)\[([^\]]+)\]\((?:\.\./)*((?:notes/\w+|CONTRIBUTING)\.md)(#[\w-]+)?\)")
+"""A link to what stays in the repository."""
+PICTURE = re.compile(r"^(!\[[^\]]*\]\(([^)\s]+)\))$", re.MULTILINE)
 CODES = """
 | exit code | when |
 |---|---|
@@ -31,34 +37,33 @@ CODES = """
 """
 
 
-def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Every page says which version it describes."""
-    from proofmap import __version__
+def write(folder: Path, leaderboard: Path = ROOT / "leaderboard") -> None:
+    """Fill a folder with the pages, and with the files that they show and link to."""
+    if folder.exists():
+        shutil.rmtree(folder)
+    shutil.copytree(DOCS, folder, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    for path in sorted(folder.rglob("*.md")):
+        text = path.read_text(encoding="utf-8")
+        if path.relative_to(folder).as_posix() == "reference/python.md":
+            text = names.linked(text)
+        path.write_text(page(text), encoding="utf-8")
+    made = {"reference/command-line.md": command_line(), "leaderboard.html": leaderboard_page(leaderboard)}
+    for name, place in BESIDE.items():
+        made[place] = page(_moved((ROOT / name).read_text(encoding="utf-8")))
+    for place, text in {**made, **names.pages()}.items():
+        (folder / place).parent.mkdir(parents=True, exist_ok=True)
+        (folder / place).write_text(text, encoding="utf-8")
 
-    config.site_name = f"Proofmap {__version__}"
-    return config
 
-
-def on_files(files: Files, config: MkDocsConfig) -> Files:
-    from mkdocs.structure.files import File
-
-    files.append(File.generated(config, "reference/command-line.md", content=command_line()))
-    files.append(File.generated(config, "leaderboard.html", content=leaderboard()))
-    for name, page in BESIDE.items():
-        text = (ROOT / name).read_text(encoding="utf-8")
-        files.append(File.generated(config, page, content=_moved(text)))
-    return files
-
-
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """The tables of methods and of tasks in the places that pages keep for them, and links to the notes."""
-    markdown = NOTE.sub(_to_repository, markdown)
-    markdown = METHODS_PLACE.sub(lambda _: method_table(), markdown)
-    return TASKS_PLACE.sub(lambda _: task_table(), markdown)
+def page(text: str) -> str:
+    """A page of the repository as the site has it. A picture leads to itself at full size: on a telephone its captions are small."""
+    made = {"methods": method_table, "tasks": task_table, "names": names.tables}
+    text = PLACE.sub(lambda place: made[place[1]](), text)
+    return PICTURE.sub(r"[\1](\2)", REPOSITORY.sub(_to_repository, text))
 
 
 def _to_repository(link: re.Match[str]) -> str:
-    """A link to a note as the site has it: to the repository if ``PROOFMAP_REPOSITORY`` has its address, or the path of the file."""
+    """A link to the repository if ``PROOFMAP_REPOSITORY`` has its address, or the path of the file."""
     from proofmap import __version__
 
     repository = os.environ.get("PROOFMAP_REPOSITORY", "").rstrip("/")
@@ -70,11 +75,11 @@ def _to_repository(link: re.Match[str]) -> str:
     )
 
 
-def leaderboard() -> str:
-    """The page of the records in the repository; the tests name a smaller folder by ``DOCS_LEADERBOARD``."""
+def leaderboard_page(folder: Path) -> str:
+    """The page of the records in a folder."""
     from proofmap.bench.leaderboard import Leaderboard, page_html
 
-    return page_html(Leaderboard(os.environ.get("DOCS_LEADERBOARD", ROOT / "leaderboard")))
+    return page_html(Leaderboard(folder))
 
 
 def task_table() -> str:
@@ -120,11 +125,6 @@ def method_table() -> str:
             ]
             lines.append(f"| {' | '.join(_cell(cell) for cell in cells)} |")
     return "\n".join(lines)
-
-
-def on_page_content(html: str, **_: Any) -> str:
-    """A picture leads to itself at full size: on a telephone its captions are small."""
-    return re.sub(r'(<img [^>]*src="([^"]+)"[^>]*>)', r'<a class="picture" href="\2">\1</a>', html)
 
 
 def _moved(text: str) -> str:
@@ -200,3 +200,15 @@ def _plain(text: str) -> str:
 
 def _cell(text: str | None) -> str:
     return _plain(text or "").replace("|", "\\|").replace("\n", " ")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folder", type=Path, nargs="?", default=ROOT / "build" / "docs")
+    parser.add_argument("--leaderboard", type=Path, default=ROOT / "leaderboard")
+    asked = parser.parse_args()
+    write(asked.folder, asked.leaderboard)
+
+
+if __name__ == "__main__":
+    main()
