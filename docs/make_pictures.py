@@ -37,7 +37,7 @@ from proofmap.report.figures.masks import desk_of, mask_pairs, two_objects
 from proofmap.report.figures.scatter import ScatterFigure, ScatterPanel, ScatterPoint, scatter_figure
 from proofmap.report.figures.theorem import TheoremFigure
 from proofmap.report.pictures import hidden_of, masked_photo
-from proofmap.report.sheets import SheetCell, SheetText
+from proofmap.report.sheets import SheetCell, SheetSection, SheetText
 from proofmap.reproduce.findings import Job
 from proofmap.reproduce.linear_case import curves_of
 from proofmap.reproduce.recipe import Recipe
@@ -79,8 +79,8 @@ def judged(photos: tuple[str, ...], methods: tuple[str, ...], labels: str | tupl
 
 
 def proof_sheet() -> Image.Image:
-    """A heat map for each of the five most probable labels of one photo, and what each proves."""
-    return sheets.proof_sheet(judged(("rocket",), ("belief-mask",), "top5"), 0)
+    """What belief masks prove of one photo, for its five most probable labels."""
+    return sheets.explained_sheet(judged(("rocket",), ("belief-mask",), "top5"), 0)
 
 
 def game() -> Image.Image:
@@ -90,18 +90,18 @@ def game() -> Image.Image:
     rows = []
     for place in (0, 4):
         label, f = int(found.labels[0, place]), float(found.f[0, place])
-        heat = found.map_of(result, 0, place)
-        lines = (SheetText(f"map of {found.label_names[label]}", strong=True), SheetText(f"f = {f:.3f}"))
-        cells = [SheetCell(pictures.overlay(image, heat, found.inputs), lines)]
+        heat, name = found.map_of(result, 0, place), found.label_names[label]
+        cells = []
         for share in (0.05, 0.2, 0.5, 1.0):
             keep = keep_top(heat[None], share)[0]
             seen = net().blank(1)[0].where(~keep, image)
             p = float(net().probabilities(seen[None])[0, label])
             shown = "the whole photo" if share == 1 else f"the top {share:.0%}"
-            caption = (SheetText(shown, strong=True), SheetText(f"probability {p:.3f}"))
-            cells.append(SheetCell(pictures.photo(seen, found.inputs), caption))
-        rows.append(cells)
-    return sheets.sheet("The insertion game: the net sees the map's best pixels, the rest is gray", rows)
+            cells.append(
+                SheetCell(shown, pictures.photo(seen, found.inputs), (SheetText(f"{name} {100 * p:.1f} %"),))
+            )
+        rows.append(SheetSection(cells, f"The map of {name}, which the net believes with {100 * f:.1f} %"))
+    return sheets.sheet("The net sees the map's best pixels; the rest is gray", rows)
 
 
 def curves(plt: Any) -> Any:
@@ -193,14 +193,14 @@ def anytime(plt: Any) -> Any:
 def cheating() -> Image.Image:
     """One map for all labels: it looks sound for labels that nobody asked it to prove."""
     methods = ("learned-mask", "top-label:learned-mask")
-    return sheets.comparison_sheet(judged(("rocket",), methods, "top4"), 0)
+    return sheets.explained_sheet(judged(("rocket",), methods, "top4"), 0)
 
 
 def artifacts() -> Image.Image:
     """Fine masks without smoothing against the preset fast: the finer, the more it can prove, right or wrong."""
     methods = ("learned-mask:scale=1,tv=0,l1=0", "learned-mask")
     labels = ("missile", "mosque", "tabby", "espresso")
-    return sheets.comparison_sheet(judged(("rocket",), methods, labels), 0)
+    return sheets.explained_sheet(judged(("rocket",), methods, labels), 0)
 
 
 @cache

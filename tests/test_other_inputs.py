@@ -19,8 +19,9 @@ from proofmap.data import TensorData
 from proofmap.fills import make_fill
 from proofmap.methods.method import default_method
 from proofmap.metrics import Judged, make_metric
+from proofmap.report.cell import marked_line
 from proofmap.report.runs import write_run_report
-from proofmap.report.sheets import explained_sheet, marked_line
+from proofmap.report.sheets import explained_sheet
 from proofmap.results.proof_shape import shape_of
 from proofmap.session import Session
 from proofmap.study import verify_run
@@ -275,9 +276,9 @@ def test_the_proof_is_marked_on_the_line() -> None:
     evaluation, result = proof.evaluation, proof.evaluation.results[0]
     shape = shape_of(evaluation, result, 0, 0)
     heat = evaluation.map_of(result, 0, 0)
-    plain, marked = BEATS.picture(x[0]), np.asarray(marked_line(x[0], heat, BEATS, shape))
+    plain, marked = BEATS.picture(x[0]), np.asarray(marked_line(x[0], heat, BEATS, shape.cut, (0, 110, 75)))
     changed = (plain != marked).any(axis=2)
-    kept = heat.argsort(descending=True)[: round(3 * shape.reach)].tolist()
+    kept = heat.argsort(descending=True)[: round(3 * shape.cut)].tolist()
     expected = np.isin(BEATS.pixel_positions().numpy(), kept)
     assert changed[expected].all() and not changed[~expected].any()
     assert explained_sheet(evaluation, 0).height > 100

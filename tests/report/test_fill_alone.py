@@ -82,17 +82,17 @@ def test_the_sheet_says_it_below_the_label(gray_is_dark: pm.Proof, monkeypatch: 
     drawn: list[str] = []
     sheet = sheets.sheet
 
-    def read(title: str, rows: list[list[sheets.SheetCell]], notes: list[str], **how: object) -> object:
-        drawn.extend(text.text for row in rows for cell in row for text in cell.lines)
+    def read(title: str, sections: list[sheets.SheetSection], notes: list[str], side: int) -> object:
+        drawn.extend(text.text for part in sections for cell in part.cells for text in cell.lines)
         drawn.extend(notes)
-        return sheet(title, rows, notes, **how)  # type: ignore[arg-type]
+        return sheet(title, sections, notes, side)
 
     monkeypatch.setattr(sheets, "sheet", read)
     several = replace(gray_is_dark.evaluation, results=gray_is_dark.evaluation.results * 2)
     for evaluation in (gray_is_dark.evaluation, several):
         drawn.clear()
         sheets.explained_sheet(evaluation, 0)
-        assert drawn.count("gray alone: f = .95") == len(evaluation.results)
+        assert drawn.count("nothing shown 95 %") == len(evaluation.results)
         assert any(
             line.startswith("Gray alone gives 'dark'") and line.endswith("--fill blur") for line in drawn
         )

@@ -13,15 +13,14 @@ from PIL import Image, ImageDraw
 
 from proofmap.core.inputs import Pictures
 from proofmap.core.ranking import keep_top
-from proofmap.judging import evaluate
 from proofmap.report import pictures, sheets
+from proofmap.report.cell import CURVE, curve_picture, cut_picture
 from proofmap.report.pictures import crop_words
 from proofmap.results import proof_shape
 from proofmap.results.proof_shape import ProofShape, percent, shape_of
 from tests.command import run
 from tests.report.pages import judged
 from tests.test_cli import MODEL, NET
-from tests.toys import conv_classifier, pixels
 
 
 def test_the_kept_picture_shows_exactly_the_top_pixels() -> None:
@@ -73,31 +72,80 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return texts
 
 
-def test_sheets_print_probabilities_in_percent(drawn: list[str]) -> None:
-    found = judged(1, 8, methods=["gradient"], labels="top3")
-    small = replace(found, f=torch.tensor([[0.7512, 0.002, 0.5]]))
-    heads = ["whole image 75 %", "whole image <1 %", "whole image 50 %"]
-    curves = found.results[0].insertion
-    areas = [percent(auc) for auc in curves.auc[0].tolist()]
-    peaks = [percent(max(curve)) for curve in curves.probabilities[0, :, 1:].tolist()]
-    numbers = [f"average {auc}, peak {peak}" for auc, peak in zip(areas, peaks, strict=True)]
-    for sheet in (sheets.proof_sheet, sheets.comparison_sheet):
+def test_sheets_print_belief_proof_and_peak_in_percent(drawn: list[str]) -> None:
+    found = judged(1, 8, methods=["gradient", "random"], labels="top3")
+    changed = replace(found, f=torch.tensor([[0.7512, 0.002, 0.5]]))
+    for evaluation in (replace(changed, results=changed.results[:1]), changed):
         drawn.clear()
-        sheet(small, 0)
-        assert [words for words in drawn if words.startswith("whole image")] == heads
-        assert [words for words in drawn if words.startswith("average")] == numbers
+        sheets.explained_sheet(evaluation, 0)
+        for result in evaluation.results:
+            curves = result.insertion
+            for j, belief in enumerate(("75 %", "<1 %", "50 %")):
+                shape = shape_of(evaluation, result, 0, j)
+                assert f"belief {belief}, proof {percent(float(curves.auc[0, j]))}" in drawn
+                assert f"peak {percent(float(curves.probabilities[0, j, 1:].max()))}" in drawn
+                assert shape.verdict in drawn and evaluation.label_name(0, j) in drawn
 
 
-def test_the_shape_of_a_proof_is_drawn_to_scale() -> None:
-    """A made-up proof in a box 101 wide: one pixel is one percent."""
-    page = Image.new("RGB", (101, 18), (255, 255, 255))
-    found = ProofShape(0.4, 0.3, 0.7, 0.2, 1.0, 1.0, 1.75)
-    sheets.draw_shape(ImageDraw.Draw(page), found, 0, 0, 101)
-    row = [page.getpixel((x, 5)) for x in range(101)]
-    assert row[35] == row[60] == row[10] != row[80]  # the average, and the line up to the peak
-    ink = page.getpixel((40, 1))  # the mark of the belief
-    assert ink not in (page.getpixel((39, 1)), page.getpixel((43, 1)))
-    assert page.getpixel((20, 15)) != page.getpixel((21, 15))  # how few pixels reach it
+def test_a_sheet_has_at_most_three_columns() -> None:
+    found = judged(1, 8, methods=["gradient"], labels="top3")
+    several = replace(found, results=found.results * 3)
+    assert sheets.explained_sheet(found, 0).width == 2 * (sheets.SIDE + 24) + 24  # the photo and three labels
+    assert sheets.explained_sheet(several, 0).width == 3 * (sheets.SIDE + 24) + 24
+
+
+# ---- The picture of a proof ------------------------------------------------------------------------------------------
+
+
+BLUE, SIDE = (0, 100, 170), 20  # of a pixel of a map 16 wide, in a picture 320 wide
+
+
+def middles(picture: Image.Image) -> np.ndarray:
+    """The colour in the middle of each pixel of the map, where no outline is."""
+    found: np.ndarray = np.asarray(picture).astype(int)[SIDE // 2 :: SIDE, SIDE // 2 :: SIDE]
+    return found
+
+
+def test_a_proof_is_in_colour_up_to_its_cut_and_a_gray_ghost_elsewhere() -> None:
+    generator = torch.Generator().manual_seed(0)
+    image, heat = torch.rand(3, 16, 16, generator=generator), torch.rand(16, 16, generator=generator)
+    for share in (0.0, 0.25, 1.0):
+        seen = middles(cut_picture(image, heat, Pictures(size=(16, 16)), share, BLUE, 16 * SIDE))
+        keep = keep_top(heat[None], share)[0].numpy()
+        whole = np.asarray(pictures.photo(image, Pictures(size=(16, 16)))).astype(int)
+        gray = 172 + 0.3 * (whole @ [0.299, 0.587, 0.114])
+        assert (seen[keep] == whole[keep]).all()
+        assert np.abs(seen[~keep] - gray[~keep][:, None]).max(initial=0) <= 1.5
+
+
+def outlined(heat: torch.Tensor, share: float) -> np.ndarray:
+    """Where the picture of a proof of a black image has the colour of the outline."""
+    image = torch.zeros(3, *heat.shape)
+    seen = np.asarray(cut_picture(image, heat, Pictures(size=tuple(heat.shape)), share, BLUE, 320)).astype(
+        int
+    )
+    found: np.ndarray = (np.abs(seen - BLUE) <= 2).all(axis=2)
+    return found
+
+
+def test_the_outline_runs_where_the_shown_part_ends() -> None:
+    ramp = -torch.arange(16.0).expand(16, 16)  # the left half first
+    columns = np.flatnonzero(outlined(ramp, 0.5)[160])
+    assert columns.min() >= 156 and columns.max() <= 163 and len(columns) >= 2
+
+
+def test_specks_have_no_outline() -> None:
+    noise = torch.rand(224, 224, generator=torch.Generator().manual_seed(0))
+    assert outlined(noise, 0.2).mean() < 0.005 and outlined(noise, 0.5).mean() < 0.005
+
+
+def test_the_curve_is_orange_above_the_belief_only() -> None:
+    shares, values = np.linspace(0, 1, 5), np.array([0.0, 0.2, 0.8, 0.8, 0.4])
+    drawn = np.asarray(curve_picture(shares, values, shape(0.4, 0.4, 0.8, reach=0.3), 300)).astype(int)
+    orange = (np.abs(drawn - (246, 201, 168)) <= 2).all(axis=2)
+    rows, columns = orange.nonzero()
+    assert columns.min() >= 0.33 * 300 and columns.max() > 0.9 * 300  # F passes .4 at a share of .33
+    assert rows.max() <= 0.6 * CURVE + 1 and rows.min() >= 0.2 * CURVE - 1
 
 
 def test_the_verdict_of_a_map_is_that_of_its_scores() -> None:
@@ -140,31 +188,6 @@ def test_zero_stays_zero_in_a_signed_map() -> None:
     mostly_zero = torch.zeros(1000)
     mostly_zero[5] = -2.0
     assert pictures.displayed(mostly_zero, signed=True)[5] == 0.0
-
-
-def test_sheets_show_signed_maps_in_two_colours_with_a_bar() -> None:
-    f, images = conv_classifier(16), pixels(1, 16)
-    sign = evaluate(f, images, methods=["gradient-x-input"], labels="top2")
-    size = evaluate(f, images, methods=["gradient"], labels="top2")
-    both = evaluate(
-        f, images, methods=["gradient", "gradient-x-input", "top-label:gradient-x-input"], labels="top2"
-    )
-    assert [r.signed for r in both.results] == [False, True, True]
-    for sheet, plain in (
-        (sheets.proof_sheet(sign, 0), sheets.proof_sheet(size, 0)),
-        (sheets.comparison_sheet(sign, 0), sheets.comparison_sheet(size, 0)),
-    ):
-        assert sheet.height > plain.height and holds(sheet, pictures.colour_bar(140, 12))
-        assert not holds(plain, pictures.colour_bar(140, 12))
-    assert holds(sheets.comparison_sheet(both, 0), pictures.colour_bar(140, 12))
-
-
-def holds(sheet: Image.Image, part: Image.Image) -> bool:
-    """Whether a picture is somewhere in another, pixel for pixel."""
-    whole, piece = np.asarray(sheet), np.asarray(part)
-    places = np.argwhere((whole == piece[0, 0]).all(axis=-1))
-    h, w = piece.shape[:2]
-    return any(np.array_equal(whole[y : y + h, x : x + w], piece) for y, x in places)
 
 
 # ---- Where the net sees a part of a photo, sheet and page say how much of the original it is --------------------------

@@ -94,14 +94,6 @@ def displayed(heat: Tensor, *, signed: bool = False) -> np.ndarray:
     return scaled
 
 
-def colour_bar(width: int, height: int) -> Image.Image:
-    """A picture of the colours of signed maps, as a horizontal bar with a tick at zero."""
-    colours = heat_colours(np.linspace(0, 1, width), signed=True)
-    bar = np.broadcast_to(colours, (height, width, 3)).copy()
-    bar[: height // 3, width // 2] = bar[-(height // 3) :, width // 2] = 96
-    return Image.fromarray(bar.round().astype(np.uint8))
-
-
 KEPT_SHARE = 0.2
 
 

@@ -2,7 +2,7 @@
 // ghost outside, the curve, three numbers and one word. The report has all scripts in one, so it leaves out the import.
 //
 // A map travels as `appears`: for each pixel of the picture, row by row, the share of the positions at which it appears. The pixels of
-// the share s are exactly those with appears <= s. Only outlines are smoothed, by a window of some pixels, so that specks have none.
+// the share s are exactly those with appears <= s; the pixel of rank r among n appears at (r + .5) / n. Only outlines are smoothed, by a window of some pixels, so that specks have none.
 
 import { Curve, DIVERGING, heatColour, inPercent, interpolated, make, packed, scratch } from "./shared.js";
 
