@@ -22,10 +22,11 @@ from docs import names
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 BESIDE = {"CHANGELOG.md": "changelog.md", "SECURITY.md": "security.md"}
-PLACE = re.compile(r"<!-- (tasks|methods|names):.*?-->")
+PLACE = re.compile(r"<!-- (tasks|methods|names|coverage):.*?-->")
 REPOSITORY = re.compile(r"(?<!!)\[([^\]]+)\]\((?:\.\./)*((?:notes/\w+|CONTRIBUTING)\.md)(#[\w-]+)?\)")
 """A link to what stays in the repository."""
 PICTURE = re.compile(r"^(!\[[^\]]*\]\(([^)\s]+)\))$", re.MULTILINE)
+STATES = ("done", "stated", "in part", "needs data", "left out")
 CODES = """
 | exit code | when |
 |---|---|
@@ -57,7 +58,7 @@ def write(folder: Path, leaderboard: Path = ROOT / "leaderboard") -> None:
 
 def page(text: str) -> str:
     """A page of the repository as the site has it. A picture leads to itself at full size: on a telephone its captions are small."""
-    made = {"methods": method_table, "tasks": task_table, "names": names.tables}
+    made = {"methods": method_table, "tasks": task_table, "names": names.tables, "coverage": coverage}
     text = PLACE.sub(lambda place: made[place[1]](), text)
     return PICTURE.sub(r"[\1](\2)", REPOSITORY.sub(_to_repository, text))
 
@@ -73,6 +74,27 @@ def _to_repository(link: re.Match[str]) -> str:
         if repository
         else f"{words} (`{path}` in the repository)"
     )
+
+
+def coverage() -> str:
+    """A bar of the states of the paper's items, and the items that are not done."""
+    text = (ROOT / "notes" / "coverage.md").read_text(encoding="utf-8")
+    items = re.findall(r"^\| \d+ \| (.*?) \|.*\| ([a-z ]+?)(?:: (.*?))? \|$", text, re.MULTILINE)
+    counts = {state: sum(item[1] == state for item in items) for state in STATES}
+    parts = [
+        f'<span class="part" style="flex: {count}; --shade: {100 - 18 * at}%" title="{count} {state}">{count}</span>'
+        for at, (state, count) in enumerate(counts.items())
+        if count
+    ]
+    words = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+    lines = [f'<div class="coverage" role="img" aria-label="{words}">{"".join(parts)}</div>', "", f"Of {len(items)} items: {words}.", ""]  # fmt: skip
+    for state in STATES[2:]:
+        lines += [f'<details markdown="1"><summary>{state}: {counts[state]}</summary>', ""]
+        for what, its, why in items:
+            plain = re.sub(r" ?\(\[why\]\(#[^)]*\)\)|\[([^\]]*)\]\([^)]*\)", r"\1", f"{what}: {why}")
+            lines += [f"- {plain}"] if its == state else []
+        lines += ["", "</details>"]
+    return "\n".join(lines)
 
 
 def leaderboard_page(folder: Path) -> str:

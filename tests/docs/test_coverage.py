@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from docs import build
+from docs.build import coverage
 from proofmap.reproduce.recipe import Recipe
 from tests.docs.pages import ROOT
 from tests.docs.recorded import RESULTS
@@ -182,3 +184,12 @@ def test_the_summary_counts_the_rows() -> None:
     assert int(summary[0]) == len(ITEMS)
     told = {state: int(n) for n, state in re.findall(r"(\d+) ([a-z ]+)", summary[1].replace("\n", " "))}
     assert told == {state: n for state, n in counted.items() if n}
+
+
+def test_the_bar_on_the_page_of_findings_is_that_of_the_rows() -> None:
+    shown = coverage()
+    counted = Counter(item.state for item in ITEMS)
+    assert f"Of {len(ITEMS)} items: " in shown and counted.keys() <= {*build.STATES}
+    for state in build.STATES[2:]:
+        part = shown.partition(f"<summary>{state}: {counted[state]}</summary>")[2].partition("</details>")[0]
+        assert part.count("\n- ") == counted[state]

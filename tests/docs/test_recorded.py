@@ -16,6 +16,7 @@ import torch
 from benchmarks.studies.label_readings import differences as differences_of
 from benchmarks.studies.label_readings import row_of
 from benchmarks.studies.leaderboard_differences import differences
+from docs import found_pictures
 from docs.recorded_numbers import pages, unrecorded
 from proofmap.bench.leaderboard import Leaderboard
 from proofmap.bench.record import Record
@@ -412,6 +413,19 @@ def test_the_readme_says_what_the_leaderboard_records() -> None:
         assert re.search(
             rf"\[{kind}\]\([^)]*\) \((`belief-order` )?{ours} of {n}, KernelSHAP {shap}\)", text
         ), kind
+
+
+def test_the_charts_of_what_we_found_are_drawn_from_the_records() -> None:
+    for name, drawn in found_pictures.charts().items():
+        assert (DOCS / "pictures" / name).read_text(encoding="utf-8") == drawn, (
+            "python -m docs.found_pictures"
+        )
+    said = re.findall(
+        r"!\[Own maps: soundness (\S+), best effort (\S+?)\. .*soundness (\S+), best effort (\S+)\]",
+        text_of("what-we-found.md"),
+    )
+    shown = re.findall(r">(\.\d\d)<", found_pictures.charts()["found-cheating.svg"])
+    assert [*said[0]] == shown
 
 
 def millionths(values: list[list[int]]) -> torch.Tensor:
