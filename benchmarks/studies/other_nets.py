@@ -43,6 +43,7 @@ NETS = {
     "efficientnet-lite1": "efficientnet_lite1.pth",
     "efficientnet-lite2": "efficientnet_lite2.pth",
     "cifar10-resnet56": "cifar10_resnet56.safetensors",
+    "cifar10-resnet164": None,
     "cifar10-vit": None,
     "cifar10-vgg16": "cifar10_vgg16.pth",
 }
