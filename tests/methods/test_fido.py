@@ -36,34 +36,34 @@ def test_losses_over_a_fill_that_paints_are_those_of_a_plain_loop(region: str) -
     f, images, labels = lively(), pixels(2, SIZE), torch.tensor([2, 0])
     s = FIDO(region=region, grid=8, samples=2, steps=4, l1=0.01, fill=Infill(net=painter))
     problem, slots = seated(bound(s, f), images, labels)
-    for step, heat in ((0, 1.0), (3, 0.1)):
+    for step, share in ((0, 0.0), (3, 1.0)):
         slots["step"].fill_(step)
         weights = normal(2, 1, 6, 8, seed=5 + step)
         keys = streams.step_keys(slots["keys"], slots["step"], 4)
         losses, gradient = gradient_of(problem, weights, slots)
-        for p in range(2):
-            own = weights[p, 0].double().requires_grad_(True)
-            loss = 0.01 * (own if region == "ssr" else -own).sigmoid().sum()
+        for i in range(2):
+            own = weights[i, 0].double().requires_grad_(True)
+            p = F.interpolate(own.sigmoid()[None, None], size=SIZE, mode="bilinear")[0, 0]
+            loss = share * 0.01 * (p if region == "ssr" else 1 - p).sum()
             for k in range(2):
-                u = streams.uniform(keys[p, k], 48).view(6, 8).double()
-                z = ((own + (u / (1 - u)).log()) / heat).sigmoid()
-                up = F.interpolate(z[None, None], size=SIZE, mode="bilinear")[0, 0]
+                u = streams.uniform(keys[i, k], p.numel()).view(SIZE).double()
+                up = (((p / (1 - p)).log() + (u / (1 - u)).log()) / 0.1).sigmoid()
                 hole = (up.detach() < 0.5).float()
                 gray = f.inputs.per_channel(f.inputs.neutral)
-                shown = torch.where(hole.bool(), gray, images[p])
-                painted = torch.where(hole.bool(), painter(shown[None], hole[None, None])[0], images[p])
-                log_q = logits_of(f, up * images[p] + (1 - up) * painted).log_softmax(dim=0)
-                odds = log_q[labels[p]] - (1 - log_q[labels[p]].exp()).log()
+                shown = torch.where(hole.bool(), gray, images[i])
+                painted = torch.where(hole.bool(), painter(shown[None], hole[None, None])[0], images[i])
+                log_q = logits_of(f, up * images[i] + (1 - up) * painted).log_softmax(dim=0)
+                odds = log_q[labels[i]] - (1 - log_q[labels[i]].exp()).log()
                 loss = loss + (-odds if region == "ssr" else odds) / 2
             (expected,) = torch.autograd.grad(loss, own)
-            assert losses[p].item() == pytest.approx(loss.item(), rel=1e-3, abs=1e-3)
-            torch.testing.assert_close(gradient[p, 0].double(), expected, rtol=5e-3, atol=1e-4)
+            assert losses[i].item() == pytest.approx(loss.item(), rel=1e-3, abs=1e-3)
+            torch.testing.assert_close(gradient[i, 0].double(), expected, rtol=5e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("region", ["ssr", "sdr"])
 def test_the_patch_is_found(region: str) -> None:
     f, image = patch_task()
-    maps = FIDO(region=region, grid=16, fill="gray", l1=0.02)(f, image, torch.tensor([[0]]))
+    maps = FIDO(region=region, grid=16, fill="gray", l1=0.005)(f, image, torch.tensor([[0]]))
     inside, outside = in_and_out(maps)
     assert inside > 0.7 and outside < 0.2
 
