@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
 from torch import Tensor
 
-from proofmap.bench import task
+from proofmap.bench import nets, task
 from proofmap.bench.leaderboard import ALL, UNSEEN, Board, Leaderboard
 from proofmap.bench.record import Record
 from proofmap.bench.running import files_of, passes_of, run_task
@@ -21,6 +22,7 @@ from proofmap.bench.submission import check_record, chosen_images, submit
 from proofmap.bench.task import Task
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
+from proofmap.data.specs import open_data
 from proofmap.methods import make_method
 from proofmap.results.compare import compare
 from proofmap.session import Session
@@ -104,9 +106,8 @@ def test_images_of_tasks_are_those_of_their_rule() -> None:
 
 def test_the_net_and_the_texts_of_the_task_of_texts_are_those_that_it_states(tmp_path: Path) -> None:
     pytest.importorskip("py3langid", reason="the task text needs the package py3langid")
-    from proofmap.bench import nets, running
+    from proofmap.bench import running
     from proofmap.data.dataset import random_choice
-    from proofmap.data.specs import open_data
 
     text, classifier = Task.named("text"), nets.text()
     running.check_net(text, classifier)
@@ -163,6 +164,27 @@ def test_a_second_run_computes_nothing_and_gives_the_same_record(
     with Run(folder / "run") as run:
         assert run.store.rows("SELECT count(*) FROM units") == before
     assert again == made["gradient"]
+
+
+def test_maps_beside_a_record_are_the_methods_in_the_order_of_its_images(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = ("bench", "run", "mini", "--method", "gradient", "--out", "out", "--maps", "-q")
+    assert run_command(monkeypatch, *asked) == 0
+    (file,) = Path("out/records").glob("*.safetensors")
+    record = Record.read(file.with_suffix(".json"))
+    with safe_open(file, "pt") as opened:
+        (name,), about = opened.keys(), opened.metadata()
+        maps = opened.get_tensor(name)
+    assert name == record.name and about["record"] == record.digest
+    assert json.loads(about["images"]) == [image["name"] for image in record.images]
+    classifier, data = nets.smoke(), open_data(f"npz:{PACKAGE / 'tasks' / 'smoke.npz'}")
+    last = record.images[-1]
+    image = torch.from_numpy(np.array(data.read(data.names.index(last["name"]))))
+    image = image.permute(2, 0, 1)[None].float() / 255
+    expected = make_method("gradient")(classifier, image, torch.tensor([last["labels"]]))
+    torch.testing.assert_close(maps[-1:].float(), expected, rtol=2e-3, atol=1e-6)
 
 
 def test_passes_are_counted_in_the_net_and_its_copies() -> None:

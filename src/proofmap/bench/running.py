@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
@@ -24,7 +25,7 @@ from proofmap.classifier.frozen import Frozen
 from proofmap.classifier.probability_models import ProbabilityModel
 from proofmap.classifier.view import LogitsModule
 from proofmap.core.errors import InputError
-from proofmap.core.files import check_output, digest_of
+from proofmap.core.files import atomic_write, check_output, digest_of
 from proofmap.core.text import counted
 from proofmap.data.loader import load_blocks
 from proofmap.methods.method import Method, make_method
@@ -48,6 +49,7 @@ def run_task(
     images: Sequence[str] = (),
     watchers: Sequence[Watcher] = (),
     command: str = "",
+    maps: bool = False,
 ) -> Record:
     """Judge a method on a task and return its record.
 
@@ -58,13 +60,14 @@ def run_task(
         data: the folder with the data and weights that the task needs.
         name: the name of the method on the leaderboard; by default its title.
         images: the names of the only images to judge, to check a record; by default all images of the task.
+        maps: whether the run directory keeps the maps, for :func:`write_maps`.
 
     The other arguments are those of :func:`~proofmap.study.run.run_study`.
     """
     task.check_needs(data)
     out = check_output(out)
     name = name or make_method(spec).title()
-    study = task.study(spec, name, data, images)
+    study = task.study(spec, name, data, images, maps=maps)
     if task.net_digest:
         check_net(task, open_study(study, device=device).classifier)
 
@@ -91,6 +94,22 @@ def run_task(
             f"{name} failed on {counted(outcome.failed, 'image')}, the first because: {first.reason}. A record needs all of them"
         )
     return _record_of(task, study, spec, name, out, device=device)
+
+
+def write_maps(record: Record, out: Path, path: Path) -> Path:
+    """Write the maps of a record's method as a ``.safetensors`` file, and return its path.
+
+    It has one array ``(N, L, *positions)`` in half precision, in the order of the record's images and their labels, whose name is the
+    method's. Its metadata are the task, the record's digest, and the names of the images. ``out`` is the run directory, with kept maps.
+    """
+    with Run(out) as run:
+        found = run.evaluation(pictured=len(run.images), methods=[record.name])
+    maps = found.maps_of(found.results[0]).half().contiguous()
+    names = json.dumps([image["name"] for image in record.images])
+    about = {"task": record.task, "record": record.digest, "images": names}
+    with atomic_write(path) as file:
+        save_file({record.name: maps}, file, metadata=about)
+    return path
 
 
 def _record_of(task: Task, study: Study, spec: str, name: str, out: Path, *, device: str | None) -> Record:

@@ -134,7 +134,9 @@ class Task:
         if missing:
             raise Need.error(f"the task {self.name}", missing, data)
 
-    def study(self, spec: str, name: str, data: Path, images: Sequence[str] = ()) -> Study:
+    def study(
+        self, spec: str, name: str, data: Path, images: Sequence[str] = (), *, maps: bool = False
+    ) -> Study:
         """The study that judges one method on the task. If ``images`` has names, only on these images of the task."""
         from proofmap.study import Study
 
@@ -143,7 +145,13 @@ class Task:
             table["images"] = {**table.get("images", {}), "names": list(images), "number": None}
         method = {"method": spec, "name": name}
         return Study.from_table(
-            {**table, "methods": [method], "metrics": METRICS, "fills": self.fills, "maps": "none"}
+            {
+                **table,
+                "methods": [method],
+                "metrics": METRICS,
+                "fills": self.fills,
+                "maps": "float16" if maps else "none",
+            }
         )
 
 
