@@ -60,7 +60,7 @@ def run_task(
         data: the folder with the data and weights that the task needs.
         name: the name of the method on the leaderboard; by default its title.
         images: the names of the only images to judge, to check a record; by default all images of the task.
-        maps: whether the run directory keeps the maps, for :func:`write_maps`.
+        maps: whether to write the maps as well, to ``records/NAME.safetensors`` in the run directory.
 
     The other arguments are those of :func:`~proofmap.study.run.run_study`.
     """
@@ -93,23 +93,25 @@ def run_task(
         raise InputError(
             f"{name} failed on {counted(outcome.failed, 'image')}, the first because: {first.reason}. A record needs all of them"
         )
-    return _record_of(task, study, spec, name, out, device=device)
+    record = _record_of(task, study, spec, name, out, device=device)
+    if maps:
+        _write_maps(record, out)
+    return record
 
 
-def write_maps(record: Record, out: Path, path: Path) -> Path:
-    """Write the maps of a record's method as a ``.safetensors`` file, and return its path.
+def _write_maps(record: Record, out: Path) -> None:
+    """Write the maps of a record's method to ``records/NAME.safetensors`` in the run directory, which has kept them.
 
-    It has one array ``(N, L, *positions)`` in half precision, in the order of the record's images and their labels, whose name is the
-    method's. Its metadata are the task, the record's digest, and the names of the images. ``out`` is the run directory, with kept maps.
+    The file has one array ``(N, L, *positions)`` in half precision, in the order of the record's images and their labels, whose name is the
+    method's. Its metadata are the task, the record's digest, and the names of the images.
     """
     with Run(out) as run:
         found = run.evaluation(pictured=len(run.images), methods=[record.name])
-    maps = found.maps_of(found.results[0]).half().contiguous()
+    maps = {record.name: found.maps_of(found.results[0]).half().contiguous()}
     names = json.dumps([image["name"] for image in record.images])
-    about = {"task": record.task, "record": record.digest, "images": names}
-    with atomic_write(path) as file:
-        save_file({record.name: maps}, file, metadata=about)
-    return path
+    (out / "records").mkdir(exist_ok=True)
+    with atomic_write((out / "records" / record.file).with_suffix(".safetensors")) as file:
+        save_file(maps, file, metadata={"task": record.task, "record": record.digest, "images": names})
 
 
 def _record_of(task: Task, study: Study, spec: str, name: str, out: Path, *, device: str | None) -> Record:

@@ -9,7 +9,7 @@ import typer
 
 from proofmap.bench.leaderboard import Leaderboard
 from proofmap.bench.record import Record
-from proofmap.bench.running import run_task, write_maps
+from proofmap.bench.running import run_task
 from proofmap.bench.submission import submit
 from proofmap.bench.task import VERSION, Task
 from proofmap.cli import options
@@ -101,7 +101,7 @@ def bench(
         typer.Option("--allow-code", help="Run the code that a submitted record brings. Read it first."),
     ] = False,
     maps: Annotated[
-        bool, typer.Option("--maps", help="For run: also write the maps, as a .safetensors file.")
+        bool, typer.Option("--maps", help="For run: also write the maps, as a .safetensors file beside the record.")
     ] = False,
     device: Annotated[str | None, options.DEVICE] = None,
     quiet: Annotated[bool, options.QUIET] = False,
@@ -153,9 +153,6 @@ def bench(
     )
     written = shown_path(record.write(folder / "records" / record.file))
     print_result(written)
-    if maps:
-        file = (folder / "records" / record.file).with_suffix(".safetensors")
-        print_result(shown_path(write_maps(record, folder, file)))
     over = f", over the budget of {task.budget:,}" if record.passes > task.budget else ""
     code = " --allow-code" if record.method["files"] else ""
     stderr.print(
