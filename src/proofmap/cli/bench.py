@@ -101,7 +101,10 @@ def bench(
         typer.Option("--allow-code", help="Run the code that a submitted record brings. Read it first."),
     ] = False,
     maps: Annotated[
-        bool, typer.Option("--maps", help="For run: also write the maps, as a .safetensors file beside the record.")
+        bool,
+        typer.Option(
+            "--maps", help="For run: also write the maps, as a .safetensors file beside the record."
+        ),
     ] = False,
     device: Annotated[str | None, options.DEVICE] = None,
     quiet: Annotated[bool, options.QUIET] = False,
