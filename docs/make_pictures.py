@@ -8,6 +8,7 @@ them take an hour on a laptop, most of it for the masks of `LONG`. Two are made 
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
 
 import proofmap as pm
 from proofmap.classifier.randomised import layers_of, randomised
@@ -29,6 +30,7 @@ from proofmap.methods.masks.learned import LearnedMask
 from proofmap.metrics.localisation import side_by_side
 from proofmap.metrics.roughness import Roughness
 from proofmap.report import pictures, sheets
+from proofmap.report.cell import cut_picture, enlarged
 from proofmap.report.figures.curves import Line, Panel, TVCurves
 from proofmap.report.figures.drawing import draw
 from proofmap.report.figures.grid import GridCell, GridFigure
@@ -41,6 +43,7 @@ from proofmap.report.sheets import SheetCell, SheetSection, SheetText
 from proofmap.reproduce.findings import Job
 from proofmap.reproduce.linear_case import curves_of
 from proofmap.reproduce.recipe import Recipe
+from proofmap.results.proof_shape import shape_of, short_percent
 from proofmap.results.tables import number
 
 HERE = Path(__file__).parent
@@ -76,6 +79,77 @@ def judged(photos: tuple[str, ...], methods: tuple[str, ...], labels: str | tupl
 
 
 # ---- one function per picture --------------------------------------------------------------------------------------
+
+
+HERO = HERE / "results" / "hero.json"
+ASKED = "mosque"
+HERO_SHARE = 0.2
+"""Share of the pixels that the first picture of the README shows."""
+Shade = tuple[int, int, int]
+PAPERS: dict[str, tuple[Shade, Shade, Shade, Shade]] = {
+    "light": ((255, 255, 255), (24, 24, 28), (190, 70, 0), (228, 230, 235)),
+    "dark": ((13, 17, 23), (230, 237, 243), (255, 160, 95), (48, 54, 61)),
+}
+"""Paper, ink, alarm and the track of bars of the two first pictures of the README, on GitHub's colours."""
+
+
+@cache
+def asked_for_a_wrong_label() -> pm.Evaluation:
+    """Two methods that are asked for a label of little belief; each curve has 200 points. The numbers go to ``results/hero.json``."""
+    metrics = ["insertion:points=200", "completeness:points=200", "soundness:points=200"]
+    found = pm.evaluate(
+        net(), photo_of("rocket"), methods=["grad-cam", "belief-mask"], labels=[ASKED], metrics=metrics
+    )
+    methods = {}
+    for result in found.results:
+        shape, heat = shape_of(found, result, 0, 0), found.map_of(result, 0, 0)
+        seen = net().blank(1)[0].where(~keep_top(heat[None], HERO_SHARE)[0], found.image_of(0))
+        said = float(net().probabilities(seen[None])[0, found.labels[0, 0]])
+        methods[result.name] = {
+            "at the share": round(said, 4),
+            "proof": round(shape.proof, 4),
+            "peak": round(shape.peak, 4),
+            "peak share": shape.peak_share,
+        }
+    record = {"photo": "sample:rocket", "label": ASKED, "belief": round(float(found.f[0, 0]), 4)}
+    HERO.write_text(json.dumps({**record, "share": HERO_SHARE, "methods": methods}, indent=1) + "\n")
+    return found
+
+
+def hero(paper: str) -> Image.Image:
+    """What the photo says of a label that the net does not believe, what a fifth of its pixels says by Grad-CAM, and by a belief mask."""
+    found = asked_for_a_wrong_label()
+    record = json.loads(HERO.read_text())
+    back, ink, alarm, track = PAPERS[paper]
+    belief, (cam, mask) = record["belief"], record["methods"].values()
+    image, side, gap = found.image_of(0), 316, 22
+    strong, trifle = pictures.STRENGTHS["strong"], pictures.SOFT
+    cuts = [
+        cut_picture(image, found.map_of(result, 0, 0), found.inputs, HERO_SHARE, colour, side)
+        for result, colour in zip(found.results, (strong, trifle), strict=True)
+        if colour
+    ]
+    whole = enlarged(pictures.photo(image, found.inputs), side)
+    pixels = f"{100 * HERO_SHARE:.0f} % of the pixels"
+    columns = (
+        (whole, "The photo", "", "the net says", belief, ink, f"{ASKED} {short_percent(belief)}"),
+        (cuts[0], "Grad-CAM", f"asked for {ASKED}", f"these {pixels} say", cam["at the share"], alarm, f"{ASKED} {short_percent(cam['at the share'])}"),
+        (cuts[1], "belief mask", f"asked for {ASKED}", "however many pixels:", mask["peak"], ink, f"never above {math.ceil(100 * mask['peak'])} %"),
+    )  # fmt: skip
+    page = Image.new("RGB", (3 * (side + gap) + gap, side + 246), back)
+    pen, plain, big = ImageDraw.Draw(page), ImageFont.load_default(25), ImageFont.load_default(38)
+    for k, (picture, title, asked, about, p, colour, said) in enumerate(columns):
+        x, below = gap + k * (side + gap), 92 + side
+        pen.text((x, 8), title, ink, plain)
+        pen.text((x, 44), asked, ink, plain)
+        page.paste(picture, (x, 88))
+        pen.rectangle((x, below + 16, x + side - 1, below + 34), track)
+        pen.rectangle((x, below + 16, x + round(p * (side - 1)), below + 34), colour)
+        mark = x + round(belief * (side - 1))
+        pen.line((mark, below + 10, mark, below + 40), ink, 3)
+        pen.text((x, below + 50), about, ink, plain)
+        pen.text((x, below + 90), said, colour, big)
+    return page
 
 
 def proof_sheet() -> Image.Image:
@@ -437,6 +511,8 @@ def _drawn(write: Callable[[Path], object]) -> Image.Image:
 
 
 MAKERS: dict[str, Callable[..., Any]] = {
+    "hero-light.png": lambda: hero("light"),
+    "hero-dark.png": lambda: hero("dark"),
     "rocket.belief-mask.png": proof_sheet,
     "game.png": game,
     "curves.png": curves,
@@ -465,6 +541,8 @@ def save(name: str) -> Path:
     path = PICTURES / name
     if name in CHARTS:
         _save_chart(MAKERS[name], path)
+    elif name.startswith("hero"):
+        MAKERS[name]().save(path, "PNG", optimize=True)
     else:
         _save_sheet(MAKERS[name](), path)
     return path
