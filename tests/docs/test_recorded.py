@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -426,6 +427,17 @@ def test_the_charts_of_what_we_found_are_drawn_from_the_records() -> None:
     )
     shown = re.findall(r">(\.\d\d)<", found_pictures.charts()["found-cheating.svg"])
     assert [*said[0]] == shown
+
+
+def test_the_first_picture_of_the_readme_is_in_words_what_its_record_says() -> None:
+    record = json.loads((DOCS / "results" / "hero.json").read_text(encoding="utf-8"))
+    cam, mask = (record["methods"][name] for name in ("grad-cam", "belief-mask"))
+    readme = (DOCS.parent / "README.md").read_text(encoding="utf-8")
+    (words,) = re.findall(r'hero-light.png" alt="(.*?)"', readme)
+    shown = [record["belief"], record["share"], cam["at the share"]]
+    assert [f"{100 * p:.0f}" for p in shown] + [str(math.ceil(100 * mask["peak"]))] == re.findall(
+        r"(\d+) %", words
+    )
 
 
 def millionths(values: list[list[int]]) -> torch.Tensor:
