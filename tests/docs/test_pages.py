@@ -109,6 +109,18 @@ def test_links_of_the_repository_lead_somewhere(file: Path) -> None:
     assert broken(file) == []
 
 
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: str(page.relative_to(DOCS)))
+def test_no_cell_of_a_table_holds_a_paragraph(page: Path) -> None:
+    text = FENCED.sub("", re.sub(r"<details>.*?</details>|\]\([^)]*\)", "", page.read_text(encoding="utf-8")))
+    cells = [cell for line in text.splitlines() if line.startswith("|") for cell in line.split(" | ")]
+    assert [cell for cell in cells if len(cell) > 200] == []
+
+
+def test_the_pages_are_few_and_short() -> None:
+    pages = [*DOCS.rglob("*.md")]
+    assert len(pages) <= 45 and sum(len(page.read_text(encoding="utf-8").split()) for page in pages) <= 60_000
+
+
 def test_a_dead_file_and_a_dead_anchor_are_found(tmp_path: Path) -> None:
     (tmp_path / "b.md").write_text("# What's new?\n\n```\n# code\n```\n")
     page = tmp_path / "a.md"
