@@ -65,7 +65,7 @@ COMMANDS = {
         ),
         "validate": (
             "validate.validate",
-            "Test metrics on your net and images: what share of cases with a known answer does each get right?",
+            "Test metrics on your net and images: the share of cases with a known answer that each gets right.",
         ),
         "reproduce": ("reproduce.reproduce", "Reproduce a table or figure of the paper."),
         "bench": (

@@ -24,7 +24,8 @@ class Outline(GameMetric):
 
     M is the map of x and a. Of ``others`` random inputs, x' is the one whose largest f(x', a) over the labels is the least. 0 is best: then all of
     the proof is in what the positions show. 1: the shape of what is shown proves the label, whatever is in it. The value of an image is
-    the largest of its labels. A label counts if AUC(x, a, M) >= e1 and f(x', a) <= AUC(x, a, M) / 10.
+    the largest of its labels. A label counts if AUC(x, a, M) >= e1 and
+    f(x', a) <= most AUC(x, a, M).
     """
 
     name = "outline"
@@ -36,6 +37,8 @@ class Outline(GameMetric):
     reference = "Jethani et al. 2021; Puli et al. 2024 (STRIPE-X): maps that encode a label"
     others: int = setting(4, "random inputs from which x' is chosen", least=1)
     e1: float = setting(0.01, "labels whose area on the input itself is below e1 do not count", above=0)
+
+    most: float = setting(0.1, "labels whose f on x' is above this part of the area do not count", above=0)
 
     def prepare(self, session: Session) -> None:
         super().prepare(session)
@@ -61,7 +64,7 @@ class Outline(GameMetric):
             found = drawn.where(better.view(-1, *[1] * (drawn.ndim - 1)), found)
             f, least = each.where(better[:, None], f), each.amax(dim=1).minimum(least)
         other = Judged(session, found, judged.labels, judged.maps).play(self.game, matrix=False)
-        counts = (own.auc >= self.e1) & (f <= own.auc / 10)
+        counts = (own.auc >= self.e1) & (f <= self.most * own.auc)
         return (other.auc / own.auc).clamp_max(1.0).masked_fill(~counts, torch.nan)
 
     def from_pairs(self, judged: Judged, pairs: Tensor) -> Tensor:
