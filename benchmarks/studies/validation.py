@@ -87,7 +87,7 @@ def text(number: int) -> tuple[pm.Classifier, Any]:
     ]
     second = [
         "und wir gehen morgen in die Stadt",
-        "et nous allons manger une pomme",
+        "et nous allons acheter une pomme",
         "y mañana vamos a la playa",
         "e domani andiamo al mare",
         "en wij lezen een mooi boek",
