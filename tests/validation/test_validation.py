@@ -39,9 +39,12 @@ NETS = {
     "pictures": (conv_classifier(12), pixels(4, 12)),
     "series": (
         pm.Classifier(nn.Sequential(nn.Flatten(), nn.Linear(20, 3)), inputs=LINE),
-        torch.rand(4, 1, 20),
+        streams.uniform(torch.tensor(6), 80).view(4, 1, 20),
     ),
-    "rows": (pm.Classifier(lambda x: x[:, :2] * 3, inputs=COLUMNS), torch.rand(4, 9)),
+    "rows": (
+        pm.Classifier(lambda x: x[:, :2] * 3, inputs=COLUMNS),
+        streams.uniform(torch.tensor(7), 36).view(4, 9),
+    ),
     "texts": (
         pm.Classifier(letters, inputs=TEXT, outputs="probabilities"),
         TEXT.encode(["a b c d e", "ab d", "b a a e", "c d e f a"]),
@@ -141,7 +144,10 @@ def test_pairs_in_the_right_order() -> None:
 
 @pytest.mark.parametrize("step", LADDER, ids=str)
 def test_a_step_keeps_the_values_of_a_map(step: Step) -> None:
-    maps, labels = torch.rand(3, 2, 16, 16), torch.tensor([[0, 1], [1, 2], [2, -1]])
+    maps, labels = (
+        streams.uniform(torch.tensor(5), 1536).view(3, 2, 16, 16),
+        torch.tensor([[0, 1], [1, 2], [2, -1]]),
+    )
     changed, there = Places(NET.inputs, IMAGES[:3], labels, maps, 0).after(step)
     assert there.tolist() == ([True, True, False] if step.kind == "other label" else [True] * 3)
     assert torch.equal(changed.flatten(2).sort().values, maps.flatten(2).sort().values)
@@ -149,14 +155,20 @@ def test_a_step_keeps_the_values_of_a_map(step: Step) -> None:
 
 
 def test_a_share_of_the_positions_is_shuffled() -> None:
-    maps, labels = torch.rand(2, 1, 16, 16), torch.zeros(2, 1, dtype=torch.long)
+    maps, labels = (
+        streams.uniform(torch.tensor(5), 512).view(2, 1, 16, 16),
+        torch.zeros(2, 1, dtype=torch.long),
+    )
     places = Places(NET.inputs, IMAGES[:2], labels, maps, 0)
     few, more = (places.after(Step("shuffled", share))[0] != maps for share in (0.1, 0.2))
     assert few.sum().item() == 2 * 26 and more.sum().item() == 2 * 51 and bool((more | ~few).all())
 
 
 def test_mass_moved_into_the_blind_half_comes_first() -> None:
-    maps, labels = torch.rand(1, 1, 16, 16), torch.zeros(1, 1, dtype=torch.long)
+    maps, labels = (
+        streams.uniform(torch.tensor(5), 256).view(1, 1, 16, 16),
+        torch.zeros(1, 1, dtype=torch.long),
+    )
     places = Places(NET.inputs, IMAGES[:1], labels, maps, 0)
     blind = int(HALF.sum())
     order = places.after(Step("into"), HALF)[0].flatten().argsort(descending=True)
