@@ -202,7 +202,7 @@ def test_a_label_set_makes_its_probabilities_sum_to_one(
 
 def test_ctrl_c_stops_cleanly(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Interrupted in the middle of learning: exit code 130, no traceback, nothing written."""
-    monkeypatch.setattr(Lines.__init__, "__defaults__", (None, 0.0))
+    monkeypatch.setattr(Lines.__init__, "__defaults__", (0.0,))
     method = "learned-mask:steps=1000000,distractors=1,fill=gray"
     child = command(["explain", "photos", *MODEL, "--method", method, "--out", "proofs"])
     for line in child.stderr:

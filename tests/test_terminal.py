@@ -1,4 +1,4 @@
-"""What a terminal is shown: no name fools it, and progress comes in bars or lines."""
+"""What a terminal is shown: no name fools it, and progress comes in lines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.console import Console
 
 from proofmap import cli
 from proofmap.cli import console
-from proofmap.cli.console import Bars, Lines, SafeConsole, print_result, progress_for
+from proofmap.cli.console import Lines, SafeConsole, print_result, progress_for
 from proofmap.core.progress import Progress
 from proofmap.core.text import csv_lines, one_line, terminal_text
 from proofmap.study.watchers import Status, watchers_for
@@ -98,7 +98,7 @@ def test_consoles_print_messages_and_progress_as_they_are_read(terminal: bool) -
 def test_progress_on_a_terminal_shows_names_as_they_are_read() -> None:
     stream = io.StringIO()
     console = SafeConsole(file=stream, force_terminal=True, color_system=None, width=300)
-    with Bars(console).task(f"[red]{EVIL}", 4) as task:
+    with Lines(console).task(f"[red]{EVIL}", 4) as task:
         task.advance(4, note=f"{EVIL}[/red]")
     assert "[red]cat" in stream.getvalue()
     assert "owned\x07" not in stream.getvalue() and "\u202e" not in stream.getvalue()
@@ -144,7 +144,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def test_a_line_tells_what_is_done_the_rate_and_the_time_left(clock: Clock) -> None:
     stream = io.StringIO()
-    with Lines(stream).task("learned-mask", 1000) as task:
+    with Lines(Console(file=stream)).task("learned-mask", 1000) as task:
         clock.now += 20
         task.advance(400, "loss 0.123")
     assert stream.getvalue() == "learned-mask: 400/1000 passes, 20/s, 30 s left, loss 0.123\n"
@@ -152,7 +152,7 @@ def test_a_line_tells_what_is_done_the_rate_and_the_time_left(clock: Clock) -> N
 
 def test_lines_come_only_every_few_seconds(clock: Clock) -> None:
     stream = io.StringIO()
-    with Lines(stream, every=10).task("gradient", 100) as task:
+    with Lines(Console(file=stream), every=10).task("gradient", 100) as task:
         for _ in range(25):
             clock.now += 1
             task.advance(4)
@@ -160,30 +160,22 @@ def test_lines_come_only_every_few_seconds(clock: Clock) -> None:
     assert done == ["40/100", "80/100"]
 
 
-def test_lines_go_to_the_error_stream_unless_told_otherwise(capsys: pytest.CaptureFixture[str]) -> None:
-    with Lines(every=0).task("gradient", 4) as task:
-        task.advance(4)
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith("gradient: 4/4 passes")
-
-
 def terminal() -> Console:
     return Console(file=io.StringIO(), force_terminal=True, width=100)
 
 
-def test_a_bar_shows_the_name_and_the_latest_note() -> None:
+def test_a_terminal_shows_one_line_with_the_latest_note_that_vanishes() -> None:
     console = terminal()
-    with Bars(console).task("learned-mask", 10) as task:
+    with Lines(console).task("learned-mask", 10) as task:
         task.advance(5, "loss 0.5")
         task.advance(5)
     shown = console.file.getvalue()  # type: ignore[attr-defined]
-    assert "learned-mask" in shown
-    assert "100%" in shown
-    assert "loss 0.5" in shown  # an advance without a note keeps the last one
+    first, last = shown.rindex("loss 0.5"), shown.rindex("\x1b[2K")
+    assert "learned-mask: 10/10 passes" in shown and first < last  # the line is cleared
+    assert shown.count("\n") <= 1  # an advance without a note keeps the last one
 
 
-@pytest.mark.parametrize("every", [Progress(), Lines(io.StringIO()), Bars(terminal())])
+@pytest.mark.parametrize("every", [Progress(), Lines(Console(file=io.StringIO())), Lines(terminal())])
 def test_an_error_passes_through_every_kind_of_progress(every: Progress) -> None:
     def fail() -> None:
         with every.task("gradient", 4):
@@ -193,10 +185,6 @@ def test_an_error_passes_through_every_kind_of_progress(every: Progress) -> None
         fail()
 
 
-def test_a_bar_is_for_terminals_and_lines_are_for_logs() -> None:
-    stream = io.StringIO()
-    assert isinstance(progress_for(terminal(), quiet=False), Bars)
-    assert isinstance(progress_for(terminal(), quiet=True), Progress)
-    lines = progress_for(Console(file=stream), quiet=False)
-    assert isinstance(lines, Lines)
-    assert lines.stream is stream
+def test_quiet_shows_nothing() -> None:
+    assert type(progress_for(terminal(), quiet=True)) is Progress
+    assert isinstance(progress_for(terminal(), quiet=False), Lines)

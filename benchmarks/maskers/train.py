@@ -14,7 +14,6 @@ import argparse
 import hashlib
 import json
 import math
-import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -29,7 +28,7 @@ from benchmarks.maskers.published import PhangCA, PhangFix, RealTimeObjective
 from proofmap.classifier import Classifier
 from proofmap.classifier.kernels import outside_inference_mode, steady_kernels
 from proofmap.cli import run_script
-from proofmap.cli.console import Lines
+from proofmap.cli.console import Lines, stderr
 from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.files import atomic_write, output_file
@@ -253,7 +252,7 @@ def main() -> None:
         width=options.width,
         seed=options.seed,
         data=dataset.title,
-        progress=Lines(sys.stderr),
+        progress=Lines(stderr),
     )
     print(f"written: {file}")
 

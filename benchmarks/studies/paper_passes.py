@@ -10,11 +10,7 @@ from __future__ import annotations
 
 import json
 
-import torch
-from torch import Tensor
-
-from proofmap.bench.leaderboard import Leaderboard
-from proofmap.bench.record import Record
+from proofmap.bench.leaderboard import Leaderboard, averaged
 from proofmap.results.compare import _sign_flip_p
 from proofmap.results.statistics import Score
 
@@ -24,12 +20,6 @@ SCORES = ("completeness", "soundness", "steadiness", "best-effort")
 PARTS = {"all photos": slice(None), "photos 1 to 10": slice(10), "photos 11 to 40": slice(10, None)}
 
 
-def average(record: Record, score: str, fills: tuple[str, ...]) -> Tensor:
-    """The score of each photo, averaged over fills."""
-    columns = [torch.from_numpy(record.array(f"{score} ({fill})")) for fill in fills]
-    return sum(columns[1:], columns[0]) / len(columns)
-
-
 def rounded(numbers: dict[str, float]) -> dict[str, float]:
     return {key: round(number, 5) for key, number in numbers.items()}
 
@@ -37,7 +27,7 @@ def rounded(numbers: dict[str, float]) -> dict[str, float]:
 def main() -> None:
     board = Leaderboard("leaderboard").board("photos")
     records = {record.name: record for record in board.records}
-    views = ("all fills", "images")
+    views = {"all fills": board.task.fills, "images": ("images",)}
     rows = {
         view: [
             {
@@ -45,7 +35,7 @@ def main() -> None:
                 "passes": row.record.passes,
                 **{score: rounded(row.scores[score].numbers(n=False)) for score in SCORES},
             }
-            for row in board.rows(view)
+            for row in board.rows(views[view])
             if row.name in (PAPER, *OTHERS)
         ]
         for view in views
@@ -55,8 +45,8 @@ def main() -> None:
         for view in views:
             for other in ("belief-mask", "learned-mask"):
                 for score in ("completeness", "soundness"):
-                    fills = board.views()[view]
-                    d = average(records[PAPER], score, fills) - average(records[other], score, fills)
+                    fills = views[view]
+                    d = averaged(records[PAPER], score, fills) - averaged(records[other], score, fills)
                     d = d[photos]
                     p = float(_sign_flip_p(d[:, None], resamples=100_000)[0])
                     found = Score(score).over(d).numbers(n=False) | {"p": p}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from proofmap.bench import nets, task
-from proofmap.bench.leaderboard import ALL, UNSEEN, Board, Leaderboard
+from proofmap.bench.leaderboard import PROVED, Board, Leaderboard
 from proofmap.bench.record import Record
 from proofmap.bench.running import files_of, passes_of, run_task
 from proofmap.bench.submission import check_record, chosen_images, submit
@@ -28,6 +29,7 @@ from proofmap.results.compare import compare
 from proofmap.session import Session
 from proofmap.study import Run
 from tests.bench.small_task import PACKAGE, first_images, write_tasks
+from tests.browser import serious
 from tests.command import run as run_command
 from tests.docs.pages import few_distractors, few_draws
 
@@ -424,7 +426,7 @@ def test_the_leaderboard_has_the_means_over_images_and_the_verdicts_of_compare(
     made: Mapping[str, Record], folder: Path
 ) -> None:
     board = Board(Task.named("mini"), (made["gradient"], made["random"]))
-    rows = {row.name: row for row in board.rows(ALL)}
+    rows = {row.name: row for row in board.rows()}
     for name, row in rows.items():
         for kind in ("completeness", "soundness", "reach"):
             both = [made[name].values[f"{kind} ({fill})"] for fill in ("gray", "images")]
@@ -450,7 +452,7 @@ def test_the_leaderboard_has_the_means_over_images_and_the_verdicts_of_compare(
         decided = (row.better_than["soundness"], row.worse_than["soundness"])
         words = {(("gradient",), ()): "better", ((), ("gradient",)): "worse", ((), ()): "undecided"}
         assert words[decided] == verdict
-    assert row.frontier and verdict == "better"
+    assert verdict == "better"
 
 
 def _with_column(record: Record, images: Any, values: Tensor) -> Record:
@@ -468,6 +470,41 @@ def test_the_records_of_this_repository_belong_to_their_tasks_and_were_checked()
             assert len(names) >= n / 10 or record.check["recomputed"] == f"{len(names)} of {n}", record.name
 
 
+def with_proofs(record: Record, name: str, *fills: tuple[str, list[float | None]]) -> Record:
+    """The record with these values of the worst label, complete and sound alike, under each fill."""
+    columns = {f"{kind} ({fill})": values for fill, values in fills for kind in ("completeness", "soundness")}
+    return replace(named(record, name), values={**record.values, **columns})
+
+
+def test_an_image_is_fully_proved_if_its_worst_label_reaches_the_bar_in_both(
+    made: Mapping[str, Record],
+) -> None:
+    halves = ("gray", [0.8, 1.0, 0.79, 0.0]), ("images", [0.0, 0.9, 0.0, 0.0])
+    best = with_proofs(made["gradient"], "best", *halves)
+    unsound = replace(
+        best, values={**best.values, "soundness (gray)": [0.0] * 4, "soundness (images)": [0.0] * 4}
+    )
+    other = replace(named(unsound, "other"), method={**made["random"].method, "name": "other"})
+    board = Board(Task.named("mini"), (other, best))
+    rows = {row.name: row for row in board.rows()}
+    assert rows["best"].scores[PROVED].value == (2 / 4 + 1 / 4) / 2
+    assert rows["other"].scores[PROVED].value == 0
+    assert board.finding(board.rows()) == (
+        "best fully proves 38 % of the pictures; the best other method, other, 0 %.",
+        "It fully proves 2 of the 4 pictures with the fill gray, 1 with images.",
+    )
+    nothing = with_proofs(made["gradient"], "no image counts", *((fill, [None] * 4) for fill, _ in halves))
+    (row,) = Board(board.task, (nothing,)).rows()
+    assert row.scores[PROVED].n == 0
+
+
+def test_a_finding_does_not_compare_a_method_with_its_own_presets(made: Mapping[str, Record]) -> None:
+    board = Board(
+        Task.named("mini"), (made["gradient"], named(made["gradient"], "gradient of another preset"))
+    )
+    assert "other method" not in "".join(board.finding(board.rows()))
+
+
 def test_rows_over_the_budget_or_learned_on_unseen_fills_are_marked(made: Mapping[str, Record]) -> None:
     settings = {"fills": [{"fill": "gray"}, {"fill": "images", "part": "learn"}]}
     learned = replace(
@@ -476,7 +513,7 @@ def test_rows_over_the_budget_or_learned_on_unseen_fills_are_marked(made: Mappin
         passes=9_999,
     )
     board = Board(Task.named("mini"), (learned, made["gradient"]))
-    marked = {row.name: (row.over_budget, row.learned_on) for row in board.rows(UNSEEN)}
+    marked = {row.name: (row.over_budget, row.learned_on) for row in board.rows()}
     assert marked == {"learned": (True, ("images",)), "gradient": (False, ())}
     assert "learned*!" in board.table() and "!: over the budget of 5,000 passes" in board.table()
     inside = replace(made["gradient"], method={"settings": {"of": {"fill": {"fill": "blur"}}}})
@@ -489,11 +526,33 @@ def test_the_page_is_one_file_with_all_rows_and_nothing_to_fetch(
     for name in ("gradient", "random"):
         made[name].write(tmp_path / "board" / "mini" / f"{name}.json")
     page = Leaderboard(tmp_path / "board").write_page(tmp_path / "page.html").read_text()
-    assert page.count('<tr data-method="gradient"') == 5  # views: all, learned, unseen, gray, images
-    assert "http" not in page.replace("http://www.w3.org", "") and 'src="' not in page
+    assert page.count('<tbody data-method="gradient"') == 1 and page.count('role="tab"') == 1
+    assert "://" not in page.replace("http://www.w3.org", "") and 'src="' not in page
     assert page == Leaderboard(tmp_path / "board").write_page(tmp_path / "again.html").read_text()
     with pytest.raises(InputError, match="has no record"):
         Leaderboard(tmp_path).write_page(tmp_path / "none.html")
+
+
+def test_a_tab_shows_its_task_and_a_mark_opens_its_row(
+    browser: Any, made: Mapping[str, Record], tmp_path: Path
+) -> None:
+    for name in ("gradient", "random"):
+        made[name].write(tmp_path / "board" / "mini" / f"{name}.json")
+    shutil.copytree(ROOT / "leaderboard" / "text", tmp_path / "board" / "text")
+    written = Leaderboard(tmp_path / "board").write_page(tmp_path / "page.html")
+    page = browser.new_page(viewport={"width": 390, "height": 800})
+    page.goto(written.as_uri())
+    assert page.locator("#text").is_visible() and not page.locator("#mini").is_visible()
+    page.get_by_role("tab").first.press("ArrowRight")
+    assert page.locator("#mini").is_visible() and not page.locator("#text").is_visible()
+    row = page.locator('#mini tbody[data-method="gradient"]')
+    assert not row.locator(".more").is_visible()
+    page.locator('#mini .point[data-method="gradient"]').dispatch_event("click")
+    assert "computed again" in row.locator(".more").inner_text()
+    row.locator("th > button").first.focus()
+    assert "chosen" in page.locator('#mini .point[data-method="gradient"]').get_attribute("class")
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    assert serious(page) == []
 
 
 # ---- the command ------------------------------------------------------------------------------------------------

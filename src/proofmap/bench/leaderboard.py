@@ -1,9 +1,10 @@
 """The leaderboard: the records of a folder, their means with intervals, which differences between methods are decided, and their costs.
 
-A fill gives the values that hidden positions show, and a *view* is a set of fills: all fills, those that methods may learn on, those never
-learned on, or a single fill. Scores of one image are first averaged over the fills of the view. Means, intervals and differences are then
-taken over images, as everywhere in Proofmap. Two methods are compared image by image. A difference over all fills is decided by the rule of
-``proofmap compare``: the interval excludes zero, and p is below .05 after correction for all pairs of methods of the task.
+A fill gives the values that hidden positions show. Scores of one image are first averaged over the task's fills. Means, intervals and
+differences are then taken over images, as everywhere in Proofmap. Two methods are compared image by image. A difference is decided by the rule
+of ``proofmap compare``: the interval excludes zero, and p is below .05 after correction for all pairs of methods of the task.
+
+An image is *fully proved* with a fill if all its judged labels are: completeness and soundness, which are the worst label's, both reach the bar.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.resources import files
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -27,25 +27,39 @@ from proofmap.core.text import counted
 from proofmap.report.figures import scatter
 from proofmap.results import tables
 from proofmap.results.compare import decided_signs
-from proofmap.results.statistics import Doubles, Score, fewest_images
+from proofmap.results.proof_shape import BAR
+from proofmap.results.statistics import Doubles, Score, doubles, fewest_images
 
 DECIDED = ("completeness", "soundness", "steadiness")
 """The scores whose differences between methods are tested."""
-ALL, LEARNED, UNSEEN = "all fills", "fills learned on", "fills never learned on"
+PROVED = "fully proved"
+FIRST = (
+    "photos",
+    "photos-resnet50",
+    "imagenette",
+    "cifar10",
+    "cifar10-resnet164",
+    "text",
+    "table",
+    "series",
+    "smoke",
+)
+"""The order of tasks on the page: photographs first, the task that is only a first try last, and then those of other packages."""
+_KNOWN = ("grad-cam", "integrated-gradients", "lrp", "rise", "kernel-shap", "learned-mask", "random")
+_NAMED = 8
+"""Number of methods that have their name in the plot: the first row, the methods that readers know, and the next rows."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the leaderboard: one method on one task, in one view."""
+    """A row of the leaderboard: one method on one task."""
 
     record: Record
     scores: Mapping[str, Score]
-    """The scores by kind: completeness, soundness, and so on."""
+    """The scores by kind: fully proved, completeness, soundness, and so on."""
     better_than: Mapping[str, tuple[str, ...]]
     worse_than: Mapping[str, tuple[str, ...]]
     """``better_than`` and ``worse_than``: for each kind in :data:`DECIDED`, the methods with a decided difference to this one."""
-    frontier: bool
-    """Whether no other method is at least as good in both mean completeness and mean soundness, and better in one of them."""
     over_budget: bool
     learned_on: tuple[str, ...]
     """The fills of the task's ``unseen`` that this method nevertheless learned on, according to its settings."""
@@ -88,39 +102,49 @@ class Board:
     task: Task
     records: tuple[Record, ...]
 
-    def views(self) -> dict[str, tuple[str, ...]]:
-        """The views by name, each with its fills."""
-        several = {ALL: self.task.fills, LEARNED: self.task.learned, UNSEEN: self.task.unseen}
-        return {**several, **{fill: (fill,) for fill in self.task.fills}}
-
-    def rows(self, view: str = ALL) -> list[Row]:
-        """The rows in a view, best first: sorted by the smaller of completeness and soundness."""
-        fills = self.views()[view]
-        values = [{kind: _averaged(record, kind, fills) for kind in METRICS} for record in self.records]
-        better, worse = self._decided(values if view == ALL else ())
-        means = [
-            {
-                kind: Score(
-                    kind, higher_is_better=_higher(record, kind), kind=kind, limits=_limits(record, kind)
-                ).over(column)
-                for kind, column in columns.items()
-            }
-            for record, columns in zip(self.records, values, strict=True)
+    def rows(self, fills: Sequence[str] = ()) -> list[Row]:
+        """The rows, best first: sorted by the smaller of completeness and soundness. Scores are averaged over ``fills``, by default all of the
+        task; only then are differences tested."""
+        kinds = (PROVED, *METRICS)
+        values = [
+            {kind: averaged(record, kind, fills or self.task.fills) for kind in kinds}
+            for record in self.records
         ]
-        points = [(scores["completeness"].value, scores["soundness"].value) for scores in means]
+        better, worse = self._decided(() if fills else values)
         rows = [
             Row(
                 record,
-                scores,
+                {kind: _score(record, kind).over(column) for kind, column in columns.items()},
                 better[k],
                 worse[k],
-                not any(x >= points[k][0] and y >= points[k][1] and (x, y) != points[k] for x, y in points),
                 record.passes > self.task.budget,
                 tuple(fill for fill in self.task.unseen if fill in record.settings_named("fill")),
             )
-            for k, (record, scores) in enumerate(zip(self.records, means, strict=True))
+            for k, (record, columns) in enumerate(zip(self.records, values, strict=True))
         ]
         return sorted(rows, key=lambda row: (-row.lesser, row.name))
+
+    def finding(self, rows: Sequence[Row]) -> tuple[str, str]:
+        """Two sentences on all rows: which method fully proves most images, and how many the best of the other methods proves; and how many
+        it proves with each fill."""
+        best, n, kind = (
+            max(rows, key=lambda row: row.scores[PROVED].value),
+            len(rows[0].record.images),
+            self.task.kind,
+        )
+        if not best.scores[PROVED].value:
+            return f"No method fully proves any of the {n} {kind}.", ""
+        own = best.record.method["settings"].get("method", "")
+        others = [row for row in rows if row is not best and own not in row.record.settings_named("method")]
+        other = max(others, key=lambda row: row.scores[PROVED].value, default=None)
+        than = "" if other is None else f"; the best other method, {other.name}, {_percent(other)}"
+        counts = [f"{np.nansum(_values(best.record, PROVED, fill)):.0f}" for fill in self.task.fills]
+        fills = [f"{count} with {fill}" for count, fill in zip(counts[1:], self.task.fills[1:], strict=True)]
+        first = f"It fully proves {counts[0]} of the {n} {kind} with the fill {self.task.fills[0]}"
+        return (
+            f"{best.name} fully proves {_percent(best)} of the {kind}{than}.",
+            f"{', '.join([first, *fills])}.",
+        )
 
     @property
     def is_undecidable(self) -> bool:
@@ -140,7 +164,7 @@ class Board:
         worse: list[dict[str, tuple[str, ...]]] = [dict.fromkeys(DECIDED, ()) for _ in names]
         pairs = list(combinations(range(len(values)), 2))
         for kind in DECIDED if pairs and not self.is_undecidable else ():
-            sign = 1 if _higher(self.records[0], kind) else -1
+            sign = 1 if _score(self.records[0], kind).higher_is_better else -1
             d = np.stack([sign * (values[a][kind] - values[b][kind]) for a, b in pairs], axis=1)
             for (a, b), which in zip(pairs, decided_signs(d), strict=True):
                 if which:
@@ -149,32 +173,37 @@ class Board:
                     worse[second][kind] += (names[first],)
         return better, worse
 
-    def table(self, view: str = ALL) -> str:
-        """The rows of a view as a text table with notes."""
-        header = ["method", *DECIDED, "best effort", "passes", "decided"]
-        cells, rows = [], self.rows(view)
+    def table(self) -> str:
+        """The rows as a text table with notes."""
+        header = ["method", PROVED, "completeness", "soundness", "passes", "decided"]
+        cells, rows = [], self.rows()
         for row in rows:
             marks = ("*" if row.learned_on else "") + ("!" if row.over_budget else "")
             marks += "?" if row.hardly_checked else ""
-            decided = f"+{_total(row.better_than)} -{_total(row.worse_than)}"
-            shown = [_text(row.scores[kind]) for kind in (*DECIDED, "best-effort")]
-            cells.append([row.name + marks, *shown, f"{row.record.passes:,}", decided])
+            decided = "+{} -{}".format(
+                *(sum(map(len, d.values())) for d in (row.better_than, row.worse_than))
+            )
+            halves = [row.scores[kind] for kind in ("completeness", "soundness")]
+            shown = [tables.with_interval(s.value, s.low, s.high, s.n) for s in halves]
+            cells.append([row.name + marks, _percent(row), *shown, f"{row.record.passes:,}", decided])
+        n, kind = len(self.records[0].images), self.task.kind
         notes = [
-            f"{self.task.name}: {self.task.title}. {counted(len(self.records), 'row')}, judged on {len(self.records[0].images)} {self.task.kind}, {view}, means "
-            "with 95 % intervals.",
-            "decided: how often a row is better (+) or worse (-) than another row by one of the first three scores, decided.",
+            f"{self.task.name}: {self.task.title}. {counted(len(self.records), 'row')}, judged on {n} {kind}, means over all fills with 95 % intervals.",
+            self.finding(rows)[0],
+            f"{PROVED}: every judged label is complete and sound, both at least {tables.number(BAR)}.",
+            f"decided: how often a row is better (+) or worse (-) than another row by {', '.join(DECIDED[:-1])} or {DECIDED[-1]}, decided.",
         ]
         if self.is_undecidable:
-            notes[1] = (
-                f"No difference can be decided: {len(self.records)} rows need more {self.task.kind} than this task has."
+            notes[3] = (
+                f"No difference can be decided: {len(self.records)} rows need more {kind} than this task has."
             )
         if any(row.learned_on for row in rows):
             notes.append(f"*: learned on a fill that others have never seen ({', '.join(self.task.unseen)}).")
         if any(row.over_budget for row in rows):
             notes.append(f"!: over the budget of {self.task.budget:,} passes for an image.")
         if any(row.hardly_checked for row in rows):
-            notes.append(f"?: not recomputed, or for fewer than a tenth of the {self.task.kind}.")
-        return "\n".join([notes[0], "", tables.aligned(header, cells), "", *notes[1:]])
+            notes.append(f"?: not recomputed, or for fewer than a tenth of the {kind}.")
+        return "\n".join([*notes[:2], "", tables.aligned(header, cells), "", *notes[2:]])
 
 
 class Leaderboard:
@@ -187,9 +216,9 @@ class Leaderboard:
 
     @cached_property
     def boards(self) -> dict[str, Board]:
-        """The boards of the tasks that have records, by task name. Raises if a record belongs to another version of its task."""
+        """The boards of the tasks that have records, by task name, in the order of :data:`FIRST`. Raises if a record belongs to another version of its task."""
         found: dict[str, Board] = {}
-        for name in Task.names():
+        for name in sorted(Task.names(), key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST)):
             task = Task.named(name)
             paths = sorted((self.folder / name).glob("*.json"))
             records = [Record.read(path) for path in paths]
@@ -218,115 +247,100 @@ class Leaderboard:
         return self.boards[task]
 
 
-def _averaged(record: Record, kind: str, fills: Sequence[str]) -> Doubles:
+def averaged(record: Record, kind: str, fills: Sequence[str]) -> Doubles:
     """The values ``(N,)`` of one kind of score, averaged over fills. NaN for an image that does not count with one of the fills."""
-    averaged: Doubles = np.stack([record.array(f"{kind} ({fill})") for fill in fills]).mean(axis=0)
-    return averaged
+    return doubles(np.stack([_values(record, kind, fill) for fill in fills]).mean(axis=0))
 
 
-def _about(record: Record, kind: str) -> Mapping[str, Any]:
-    return next(about for about in record.metrics.values() if about["kind"] == kind)
+def _values(record: Record, kind: str, fill: str) -> Doubles:
+    if kind != PROVED:
+        return record.array(f"{kind} ({fill})")
+    lesser = np.minimum(record.array(f"completeness ({fill})"), record.array(f"soundness ({fill})"))
+    return doubles(np.where(np.isnan(lesser), math.nan, lesser >= BAR))
 
 
-def _higher(record: Record, kind: str) -> bool:
-    return bool(_about(record, kind)["better"] == "higher")
+def _mean(values: Doubles) -> float | None:
+    """The mean over the images that count; None if there are none."""
+    counted = values[~np.isnan(values)]
+    return float(counted.mean()) if counted.size else None
 
 
-def _limits(record: Record, kind: str) -> tuple[float, float]:
-    low, high = _about(record, kind)["limits"]
-    return (-math.inf if low is None else low, math.inf if high is None else high)
+def _score(record: Record, kind: str) -> Score:
+    """The score of this kind, without values."""
+    if kind == PROVED:
+        return Score(kind, kind=kind, limits=(0.0, 1.0))
+    about = next(about for about in record.metrics.values() if about["kind"] == kind)
+    low, high = about["limits"]
+    limits = (-math.inf if low is None else low, math.inf if high is None else high)
+    return Score(kind, higher_is_better=about["better"] == "higher", kind=kind, limits=limits)
 
 
-def _total(decided: Mapping[str, Sequence[str]]) -> int:
-    return sum(map(len, decided.values()))
-
-
-def _text(score: Score) -> str:
-    if score.n == 0:
-        return "-"
-    return tables.with_interval(score.value, score.low, score.high, score.n)
+def _percent(row: Row) -> str:
+    score = row.scores[PROVED]
+    return f"{100 * score.value:.0f} %" if score.n else "-"
 
 
 # ---- its page -----------------------------------------------------------------------------------------------
 
 
-_PLOTS = (("completeness", "soundness"), ("steadiness", "soundness"))
-
-
 def page_html(leaderboard: Leaderboard) -> str:
     """The HTML page of the leaderboard as text. Equal records give equal text."""
-    from markupsafe import Markup
+    from proofmap.report.html import templates_of
 
-    from proofmap.report.html import page_file, templates_of
-
-    boards = [_board(board) for board in leaderboard.boards.values()]
-    views = list(dict.fromkeys(view["name"] for board in boards for view in board["views"]))
     return (
         templates_of("proofmap.bench", "page")
         .get_template("leaderboard.html")
         .render(
             version=VERSION,
-            boards=boards,
-            views=views,
-            columns=METRICS,
-            kinds=DECIDED,
-            total=sum(len(board.records) for board in leaderboard.boards.values()),
+            boards=[_board(board) for board in leaderboard.boards.values()],
+            kinds=(PROVED, *METRICS),
+            decided=DECIDED,
+            bar=BAR,
+            percent=_percent,
             scatter=scatter,
-            style=Markup(
-                "\n".join([page_file("look.css"), page_file("report.css"), _own("leaderboard.css")])
-            ),
-            theme=Markup(page_file("theme.js")),
-            script=Markup(_own("leaderboard.js")),
         )
     )
 
 
 def _board(board: Board) -> dict[str, Any]:
-    first = board.records[0]
+    first, rows = board.records[0], board.rows()
     settings = next(iter(first.metrics.values()))["settings"]
+    points = {row.name: (row.scores["completeness"].value, row.scores["soundness"].value) for row in rows}
+    places = {
+        name: scatter.place(*point) for name, point in points.items() if not any(map(math.isnan, point))
+    }
+    named = _named(places)
+    places = {name: places[name] for name in (*named, *places)}
     return {
         "task": board.task,
         "n": len(first.images),
         "net": Path(board.task.settings["model"].rpartition(":")[2]).name,
-        "labels": f"labels {settings.get('labels', board.task.settings['labels'])}",
-        "rows": board.records,
-        "counts": counted(len(board.records), "row"),
+        "labels": settings.get("labels", board.task.settings["labels"]),
+        "finding": board.finding(rows),
         "is_undecidable": board.is_undecidable,
-        "views": [
-            _view(name, board.rows(name), is_tested=name == ALL and not board.is_undecidable)
-            for name in board.views()
+        "named": named,
+        "places": places,
+        "hollow": {record.name for record in board.records if record.method["label_free"]},
+        "texts": scatter.text_places(list(places.values()), named),
+        "rows": [
+            {
+                "row": row,
+                "fills": {
+                    kind: [_mean(_values(row.record, kind, fill)) for fill in board.task.fills]
+                    for kind in row.scores
+                },
+            }
+            for row in rows
         ],
     }
 
 
-def _view(name: str, rows: list[Row], *, is_tested: bool) -> dict[str, Any]:
-    return {
-        "name": name,
-        "is_tested": is_tested,
-        "rows": rows,
-        "names": [row.name for row in rows],
-        "higher": {kind: score.higher_is_better for kind, score in rows[0].scores.items()},
-        "totals": [(_total(row.better_than), _total(row.worse_than)) for row in rows],
-        "panels": [
-            scatter.ScatterPanel(
-                x,
-                tuple(
-                    scatter.ScatterPoint(
-                        row.name, row.record.method["label_free"], _ends(row.scores[x]), _ends(row.scores[y])
-                    )
-                    for row in rows
-                ),
-                x,
-                y,
-            )
-            for x, y in _PLOTS
-        ],
-    }
-
-
-def _ends(score: Score) -> tuple[float, float, float]:
-    return score.value, score.low, score.high
-
-
-def _own(name: str) -> str:
-    return (files("proofmap.bench") / "page" / name).read_text(encoding="utf-8")
+def _named(places: Mapping[str, tuple[float, float]]) -> list[str]:
+    """The methods that have their name in the plot, of all in the order of the rows. Names would cover one another where two marks are near:
+    there only the first has one."""
+    found: dict[str, tuple[float, float]] = {}
+    for name in (*list(places)[:1], *filter(places.__contains__, _KNOWN), *places):
+        x, y = places[name]
+        if len(found) < _NAMED and not any(abs(x - a) < 60 and abs(y - b) < 13 for a, b in found.values()):
+            found[name] = x, y
+    return list(found)

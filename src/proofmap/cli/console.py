@@ -7,12 +7,9 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import Any, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, ProgressColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as RichProgress
-from rich.progress import Task as RichTask
 from rich.text import Text
 
 from proofmap.core.progress import Progress, ProgressTask
@@ -66,83 +63,55 @@ def print_written(paths: Sequence[Path]) -> None:
 
 
 def progress_for(console: Console, quiet: bool) -> Progress:
-    """The progress display for a console: a live bar on a terminal, otherwise lines of text; one that shows nothing if ``quiet``."""
-    if quiet:
-        return Progress()
-    return Bars(console) if console.is_terminal else Lines(console.file)
-
-
-class _Rate(ProgressColumn):
-    def render(self, task: RichTask) -> Text:
-        speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{speed:,.0f} passes/s")
-
-
-class Bars(Progress):
-    """A live progress bar for one task at a time: share done, passes per second, time left, latest note."""
-
-    def __init__(self, console: Console) -> None:
-        self.console = console
-
-    def task(self, what: str, passes: int) -> ProgressTask:
-        return _Bar(self.console, what, passes)
-
-
-class _Bar(ProgressTask):
-    def __init__(self, console: Console, what: str, passes: int) -> None:
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=30),
-            TextColumn("{task.percentage:>3.0f}%"),
-            _Rate(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}", markup=False),
-        )
-        self.bar = RichProgress(*columns, console=console, transient=True)
-        self.note = ""
-        self.id = self.bar.add_task(one_line(what), total=passes, note="")
-
-    def advance(self, passes: int, note: str = "") -> None:
-        self.note = one_line(note) or self.note
-        self.bar.update(self.id, advance=passes, note=self.note)
-
-    def __enter__(self) -> Self:
-        self.bar.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.bar.stop()
+    """The progress display for a console; one that shows nothing if ``quiet``."""
+    return Progress() if quiet else Lines(console)
 
 
 class Lines(Progress):
-    """Prints progress as plain lines, at most one in ``every`` seconds, for logs and pipes.
+    """Progress as lines of text. A terminal shows one line, which is rewritten and vanishes at the end; logs and pipes get a line of at most one
+    task in ``every`` seconds.
 
-    >>> with Lines(sys.stdout, every=0).task("gradient", 4) as task:
+    >>> with Lines(Console(), every=0).task("gradient", 4) as task:
     ...     task.advance(4)  # doctest: +ELLIPSIS
     gradient: 4/4 passes, ...
     """
 
-    def __init__(self, stream: IO[str] | None = None, every: float = 10.0) -> None:
-        self.stream, self.every = stream, every
+    def __init__(self, console: Console, every: float = 10.0) -> None:
+        self.console, self.every = console, every
 
     def task(self, what: str, passes: int) -> ProgressTask:
-        return _LinesTask(what, passes, self.stream or sys.stderr, self.every)
+        return _Line(self.console, what, passes, self.every)
 
 
-class _LinesTask(ProgressTask):
-    def __init__(self, what: str, total: int, stream: IO[str], every: float) -> None:
-        self.what, self.total, self.stream, self.every = what, total, stream, every
-        self.done, self.began = 0, time.monotonic()
+class _Line(ProgressTask):
+    def __init__(self, console: Console, what: str, total: int, every: float) -> None:
+        self.console, self.what, self.total, self.every = console, what, total, every
+        self.live = console.status(one_line(what)) if console.is_terminal else None
+        self.done, self.note, self.began = 0, "", time.monotonic()
         self.printed_at = self.began
 
     def advance(self, passes: int, note: str = "") -> None:
-        self.done += passes
-        now = time.monotonic()
-        if now - self.printed_at >= self.every:
-            self.printed_at = now
-            rate = self.done / max(now - self.began, 1e-9)
-            left = (self.total - self.done) / max(rate, 1e-9)
-            tail = f", {note}" if note else ""
-            line = f"{self.what}: {self.done}/{self.total} passes, {rate:.0f}/s, {left:.0f} s left{tail}"
-            self.stream.write(f"{one_line(line)}\n")
-            self.stream.flush()
+        self.done, self.note, now = self.done + passes, note or self.note, time.monotonic()
+        if self.live is None and now - self.printed_at < self.every:
+            return
+        self.printed_at = now
+        rate = self.done / max(now - self.began, 1e-9)
+        left = (self.total - self.done) / max(rate, 1e-9)
+        tail = f", {self.note}" if self.note else ""
+        line = one_line(
+            f"{self.what}: {self.done}/{self.total} passes, {rate:.0f}/s, {left:.0f} s left{tail}"
+        )
+        if self.live is None:
+            self.console.file.write(f"{line}\n")
+            self.console.file.flush()
+        else:
+            self.live.update(Text(line[: max(10, self.console.width - 4)]))
+
+    def __enter__(self) -> Self:
+        if self.live is not None:
+            self.live.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.live is not None:
+            self.live.stop()

@@ -13,7 +13,6 @@ from proofmap.metrics import (  # noqa: F401 they register metrics and games
     localisation,
     minimality,
     other_definitions,
-    outline,
     randomisation,
     reliability,
     roughness,

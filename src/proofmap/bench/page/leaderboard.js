@@ -1,66 +1,88 @@
-// Views, filters and sorting of the leaderboard. All numbers are in the page.
+// Tabs, sorting, and the link between marks and rows of the leaderboard. All numbers are in the page.
 {
   const all = (what, where = document) => [...where.querySelectorAll(what)];
-  const chosen = document.getElementById("view");
-  const find = document.getElementById("find");
-  const boxes = ["within", "unseen", "own"].map((id) => document.getElementById(id));
+  const tabs = all("[role=tab]");
 
-  /** Show the view of each task that was chosen; a task without that fill keeps its first view. */
-  function showView() {
-    for (const section of all("main section[id]")) {
-      const views = all(".view", section);
-      const wanted = views.find((view) => view.dataset.view === chosen.value) ?? views[0];
-      for (const view of views) view.hidden = view !== wanted;
+  function show(name) {
+    for (const tab of tabs) {
+      const selected = tab.getAttribute("aria-controls") === name;
+      tab.setAttribute("aria-selected", selected);
+      tab.tabIndex = selected ? 0 : -1;
+      document.getElementById(tab.getAttribute("aria-controls")).hidden = !selected;
     }
   }
 
-  /** Hide the rows, and their marks in the plots, that do not pass the filters. */
-  function filter() {
-    const text = find.value.trim().toLowerCase();
-    for (const view of all(".view")) {
-      const kept = new Set();
-      for (const row of all("tbody tr", view)) {
-        const passes = boxes.every((box) => !box.checked || row.dataset[box.id] === "1");
-        row.hidden = !(passes && row.dataset.method.toLowerCase().includes(text));
-        if (!row.hidden) kept.add(row.dataset.method);
-      }
-      for (const mark of all("svg [data-method]", view)) mark.toggleAttribute("hidden", !kept.has(mark.dataset.method));
-      view.querySelector(".none").hidden = kept.size > 0;
-    }
+  /** Show the task that the address names, or the first. */
+  function showAddressed() {
+    const named = tabs.find((tab) => `#${tab.getAttribute("aria-controls")}` === location.hash);
+    show((named ?? tabs[0]).getAttribute("aria-controls"));
+  }
+
+  for (const [k, tab] of tabs.entries()) {
+    tab.addEventListener("click", () => { history.replaceState(null, "", `#${tab.getAttribute("aria-controls")}`); showAddressed(); });
+    tab.addEventListener("keydown", (event) => {
+      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (!step) return;
+      const next = tabs[(k + step + tabs.length) % tabs.length];
+      next.click();
+      next.focus();
+    });
   }
 
   function setUpSorting(table) {
-    const body = table.tBodies[0];
     table.tHead.addEventListener("click", (event) => {
       const header = event.target.closest("button")?.parentElement;
       if (!header) return;
       const now = header.getAttribute("aria-sort");
       const descending = now === "none" ? header.firstElementChild.dataset.higher === "1" : now !== "descending";
-      const value = (row) => {
-        const found = row.cells[header.cellIndex].dataset.value;
+      const value = (body) => {
+        const found = body.rows[0].cells[header.cellIndex].dataset.value;
         return header.cellIndex === 0 ? found : found === "" ? NaN : Number(found);
       };
       const order = (a, b) => (typeof a === "string" ? a.localeCompare(b) : Number.isNaN(a) - Number.isNaN(b) || a - b);
-      body.append(...[...body.rows].sort((a, b) => (descending ? -1 : 1) * order(value(a), value(b))));
-      for (const other of table.tHead.rows[0].cells) if (other.hasAttribute("aria-sort")) other.setAttribute("aria-sort", "none");
+      table.append(...[...table.tBodies].sort((a, b) => (descending ? -1 : 1) * order(value(a), value(b))));
+      for (const other of table.tHead.rows[0].cells) other.setAttribute("aria-sort", "none");
       header.setAttribute("aria-sort", descending ? "descending" : "ascending");
     });
   }
 
-  function setUpReadout(plot) {
-    const readout = plot.querySelector(".readout");
-    const words = readout.textContent;
-    for (const mark of all(".point-mark", plot)) {
-      for (const kind of ["pointerenter", "focus"]) mark.addEventListener(kind, () => { readout.textContent = mark.getAttribute("aria-label"); });
-      for (const kind of ["pointerleave", "blur"]) mark.addEventListener(kind, () => { readout.textContent = words; });
+  /** A row and its mark are marked together while either is pointed at or has the focus; a click opens the row. */
+  function setUpRows(section) {
+    const rows = new Map(all("tbody[data-method]", section).map((row) => [row.dataset.method, row]));
+    const marks = new Map(all(".point", section).map((mark) => [mark.dataset.method, mark]));
+    const named = new Set(all(".name", section).map((name) => name.textContent));
+    const pointed = section.querySelector(".pointed");
+
+    const choose = (method, on) => {
+      rows.get(method)?.classList.toggle("chosen", on);
+      marks.get(method)?.classList.toggle("chosen", on);
+      const place = marks.get(method)?.transform.baseVal[0].matrix;
+      pointed.textContent = on && place && !named.has(method) ? method : "";
+      if (!place) return;
+      pointed.setAttribute("text-anchor", place.e > 210 ? "end" : "start");
+      pointed.setAttribute("x", place.e + (place.e > 210 ? -12 : 12));
+      pointed.setAttribute("y", place.f + 4);
+    };
+    for (const [method, element] of [...rows, ...marks]) {
+      for (const kind of ["pointerenter", "focusin"]) element.addEventListener(kind, () => choose(method, true));
+      for (const kind of ["pointerleave", "focusout"]) element.addEventListener(kind, () => choose(method, false));
+    }
+    for (const [method, row] of rows) {
+      const button = row.querySelector("th button");
+      const open = (expanded) => {
+        button.setAttribute("aria-expanded", expanded);
+        document.getElementById(button.getAttribute("aria-controls")).hidden = !expanded;
+      };
+      button.addEventListener("click", () => open(button.getAttribute("aria-expanded") !== "true"));
+      marks.get(method)?.addEventListener("click", () => {
+        open(true);
+        row.scrollIntoView({ block: "center" });
+      });
     }
   }
 
-  chosen.addEventListener("change", showView);
-  find.addEventListener("input", filter);
-  for (const box of boxes) box.addEventListener("change", filter);
-  all("table.sortable").forEach(setUpSorting);
-  all(".plot").forEach(setUpReadout);
-  showView();
-  filter();
+  addEventListener("hashchange", showAddressed);
+  all("section > .board > .scroll > table").forEach(setUpSorting);
+  all("section").forEach(setUpRows);
+  showAddressed();
 }

@@ -138,10 +138,15 @@ def down(share: float) -> float:
     return round(HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * min(max(share, 0), 1), 1)
 
 
+def place(x: float, y: float) -> tuple[float, float]:
+    """The coordinates of a point with both values in [0, 1]."""
+    return across(x), down(y)
+
+
 def marks(points: Sequence[ScatterPoint], first: int | None = None) -> list[Mark]:
     """The marks of the points that have both values. Only the first ``first`` marks (by default all) have intervals and numbers."""
     drawn = {k: point for k, point in enumerate(points) if point.is_drawn}
-    places = [(across(p.x[0]), down(p.y[0])) for p in drawn.values()]
+    places = [place(p.x[0], p.y[0]) for p in drawn.values()]
     texts = mark_texts(places[:first], [k + 1 for k in drawn][:first], near=_NEAR)
     at = text_places(places, texts)
     return [
@@ -198,7 +203,7 @@ def text_places(places: Sequence[tuple[float, float]], texts: Sequence[str]) -> 
             at: tuple[int, int], place: tuple[float, float] = place, text: str = text
         ) -> tuple[int, int, int]:
             box = _box(place, at, text)
-            outside = box[0] < LEFT or box[2] > WIDTH or box[1] < 0
+            outside = box[0] < LEFT or box[2] > WIDTH or box[1] < 0 or box[3] > HEIGHT - BOTTOM
             return (
                 outside,
                 sum(_overlap(box, other) for other in written),
