@@ -24,7 +24,7 @@ from proofmap.metrics import METRICS, Insertion, make_game, make_metric
 from proofmap.metrics.areas import Deletion
 from proofmap.metrics.proof_scores import Completeness, Soundness
 from proofmap.plugins.python_file import from_python_file
-from proofmap.plugins.settings import setting, settings_of
+from proofmap.plugins.settings import presets_of, setting, settings_of
 from proofmap.plugins.specs import split_specs, with_files_in
 from proofmap.session import Session
 from tests.command import run
@@ -526,6 +526,17 @@ def test_a_name_belongs_to_one_class(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="a thing named 'cup' is already registered"):
         things.register(impostor)
     assert things["cup"] is Cup
+
+
+def test_a_preset_keeps_its_name_in_titles_and_is_read_as_it_is_written() -> None:
+    named = [(kind, preset) for kind in map(METHODS.__getitem__, METHODS) for preset in presets_of(kind)]
+    assert len(named) > 20
+    for kind, preset in named:
+        method = kind.preset(preset)
+        assert make_method(method.title()) == method == make_method(f"{kind.name}:{preset}"), preset
+    assert make_method("belief-mask:preset=steady").title() == "belief-mask:steady"
+    several = split_specs("belief-mask:steady,pull=2,grad-cam")
+    assert [make_method(spec).title() for spec in several] == ["belief-mask:steady,pull=2", "grad-cam"]
 
 
 def test_an_unknown_name_is_refused_with_what_was_probably_meant(monkeypatch: pytest.MonkeyPatch) -> None:

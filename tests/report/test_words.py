@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +78,26 @@ def test_words_against_the_label_come_last_and_padding_never(evaluation: pm.Eval
     proof = proof_of(
         evaluation, "occlusion", 0, "good"
     )  # "bad" counts against it: below the zeros of padding
-    assert proof.order[-1] == 0 and proof.heat[0] < 0.5 < proof.heat[5] and proof.shade(0) != proof.shade(5)
+    assert proof.order[-1] == 0 and proof.heat[0] < 0.5 < proof.heat[5]
     assert [proof.order[place] for place in proof.places] == list(range(len(proof.names)))
+
+
+def test_only_the_words_of_the_proof_are_coloured(evaluation: pm.Evaluation) -> None:
+    for method in ("belief-order", "occlusion"):
+        for index, label in itertools.product(range(len(TEXTS)), ("good", "bad")):
+            proof = proof_of(evaluation, method, index, label)
+            cut = round(proof.shape.cut * len(proof.names))
+            assert proof.proving == frozenset(proof.order[:cut])
+            assert all(proof.shade(k) is None for k in proof.order[cut:])
+            assert {proof.painted[k] for k in proof.order[cut:]} <= {128 if proof.signed else 0}
+
+
+def test_what_the_first_word_changes_is_said_where_the_fill_gives_much(evaluation: pm.Evaluation) -> None:
+    proof = proof_of(evaluation, "belief-order", 0, "good")
+    given = replace(proof, shape=replace(proof.shape, empty=0.36), along=(0.36, 0.11, *proof.along[2:]))
+    first = proof.names[proof.order[0]].strip()
+    assert given.empty_words == f'nothing shown 36 %; "{first}" lowers it to 11 %'
+    assert replace(given, shape=replace(proof.shape, empty=0.01)).empty_words == ""
 
 
 LONG = " ".join(["bad", "money, ", *["and"] * 34, "good", "good"])
@@ -139,7 +159,7 @@ def test_a_terminal_colours_words_and_a_file_has_brackets(
 def test_a_notebook_shows_text_as_text(evaluation: pm.Evaluation) -> None:
     shown = display._proof_html(evaluation, 0, proof_of(evaluation, "belief-order", 0, "good"))
     assert "&lt;b&gt;songs&lt;/b&gt;" in shown and "<b>songs" not in shown and 'dir="auto"' in shown
-    assert shown.count("border-bottom") == proof_of(evaluation, "belief-order", 0, "good").shape.enough
+    assert shown.count("border-bottom") == len(proof_of(evaluation, "belief-order", 0, "good").proving)
     assert shown in pm.Proof(evaluation)._repr_html_() and pm.Proof(evaluation)._repr_png_() is None
 
 
@@ -216,7 +236,10 @@ def test_the_report_shows_the_list(proof: pm.Proof, tmp_path: Path) -> None:
         assert own["curve"] == pytest.approx(result.insertion.probabilities[0, j].tolist())
         heat = evaluation.map_of(result, 0, j)
         assert sorted(own["order"]) == [0, 1, 2] and int(heat.argmax()) == own["order"].index(0)
-        assert own["enough"] == shape_of(evaluation, result, 0, j).enough
+        proof_of_label = ListedProof.of(evaluation, result, 0, j)
+        assert own["enough"] == len(proof_of_label.proving)
+        others = {own["heat"][k] for k in range(3)} if not proof_of_label.proving else set()
+        assert others <= {0, 128}, "without a proof nothing is coloured"
     shown = proof._repr_html_()
     assert proof._repr_png_() is None and shown.count("<td>nothing shown") == 2 * 3, (
         "two labels of three rows"

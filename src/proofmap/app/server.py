@@ -29,6 +29,7 @@ from proofmap.core.ranking import rank
 from proofmap.judging import evaluate, proof_metrics
 from proofmap.metrics.curves import Curves
 from proofmap.metrics.playing import deletion
+from proofmap.report.listed import ListedProof
 from proofmap.report.pictures import displayed
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.proof_shape import proof_values, shape_of
@@ -227,6 +228,7 @@ def _map_answer(
     alpha, beta = proof_values(evaluation, result, 0, place)
     found = shape_of(evaluation, result, 0, place)
     ranks = rank(heat[None])[0].cpu().numpy()
+    words = ListedProof.of(evaluation, result, 0, place) if listed else None
     order_type = "uint16" if ranks.size <= 1 << 16 else "uint32"
     order = ranks.astype(np.dtype(order_type).newbyteorder("<")).tobytes()
     return {
@@ -237,7 +239,9 @@ def _map_answer(
         "height": height,
         "order": base64.b64encode(order).decode("ascii"),
         "order_type": order_type,
-        "map": _picture_bytes(heat, signed=result.signed),
+        "map": _picture_bytes(heat, signed=result.signed)
+        if words is None
+        else base64.b64encode(bytes(words.painted)).decode("ascii"),
         "signed": result.signed,
         "insertion": _curve_answer(result.insertion, place, each=listed),
         "deletion": _curve_answer(deleted, place, each=listed),
@@ -246,8 +250,9 @@ def _map_answer(
         "completeness": None if math.isnan(alpha) else alpha,
         "soundness": None if math.isnan(beta) else beta,
         **found.record(evaluation.inputs.position_noun),
+        "empty_words": (words or found).empty_words,
         "seconds": result.seconds,
-        "enough": found.enough if listed else None,
+        "enough": None if words is None else len(words.proving),
     }
 
 

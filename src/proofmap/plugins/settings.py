@@ -170,8 +170,20 @@ class Plugin(ABC):
         return [item for item in members if isinstance(item, Plugin)]
 
     def title(self) -> str:
-        """The name with the settings that differ from their defaults, as in a spec."""
+        """The name with the settings that differ from their defaults, or with the preset that they are nearest to, as in a spec.
+
+        >>> from proofmap.methods.masks.belief import BeliefMask
+        >>> (
+        ...     BeliefMask.preset("steady").title(),
+        ...     BeliefMask.preset("steady", pull=2).title(),
+        ...     BeliefMask(passes=60).title(),
+        ... )
+        ('belief-mask:steady', 'belief-mask:steady,pull=2', 'belief-mask:passes=60')
+        """
         changes = self.changes()
+        for preset in presets_of(type(self)):
+            other = [preset, *self._changes_from(type(self).preset(preset))]
+            changes = other if len(other) < len(changes) else changes
         main = next((info.name for info in settings_of(type(self)) if info.main), "")
         inner = getattr(self, main, None)
         if len(changes) == 1 and changes[0].startswith(f"{main}=") and isinstance(inner, Plugin):
@@ -181,15 +193,33 @@ class Plugin(ABC):
     def changes(self) -> list[str]:
         """The settings that differ from their defaults, each written as in a spec. Of the settings without a default, only the main setting
         is listed."""
+        return self._changes_from(None)
+
+    def _changes_from(self, other: Plugin | None) -> list[str]:
+        """The settings that differ from those of another plug-in of its class, or from their defaults, as in a spec."""
         written = []
         for info in settings_of(type(self)):
-            text = _text(getattr(self, info.name))
-            if info.main if info.default is MISSING else text != _text(info.default):
+            text, usual = (
+                _text(getattr(self, info.name)),
+                info.default if other is None else getattr(other, info.name),
+            )
+            if info.main if usual is MISSING else text != _text(usual):
                 written.append(f"{info.name}={text}")
         return written
 
     def _title_name(self) -> str:
         return self.name
+
+
+@cache
+def presets_of(kind: type[Plugin]) -> tuple[str, ...]:
+    """The names of presets that may stand alone after a plug-in's name; none if its main setting or a file of the user does."""
+    infos = settings_of(kind)
+    return (
+        ()
+        if any(info.main or info.default is MISSING for info in infos)
+        else (*kind.shortcuts.get("preset", ()),)
+    )
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 NAME                          with its defaults
 NAME:KEY=VALUE,KEY=VALUE      with settings; NAME(KEY=VALUE,...) as the value of a setting
+NAME:PRESET,KEY=VALUE         with the settings of a preset, such as belief-mask:steady
 NAME:SPEC                     around another one, such as top-label:grad-cam
 NAME:CLASS(KEY=VALUE,...)     of another library, such as captum:IntegratedGradients(n_steps=20)
 FILE.py:NAME                  a class or function in a file of the user's, with settings after another colon
@@ -22,6 +23,7 @@ from proofmap.plugins.python_file import from_python_file, module_of
 from proofmap.plugins.settings import (
     Plugin,
     check_names,
+    presets_of,
     setting_names,
     settings_of,
     split_outside_brackets,
@@ -147,6 +149,9 @@ def read_options(kind: type[Plugin], text: str) -> dict[str, Any]:
     known = [*kind.shortcuts, *infos]
     first = text.partition("=")[0].strip().replace("-", "_")
     options: dict[str, Any] = {}
+    preset = re.match(r"\s*([\w-]+)\s*(?:[:,]|$)", text)
+    if preset and preset[1] in presets_of(kind):
+        options["preset"], text = preset[1], text[preset.end() :]
     if main is not None and text.strip() and first not in known:
         alone, rest = [text], list[str]()
         if main.plugin is None:  # its text may have commas; settings may follow it

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 _MOST_LABELS, _MOST_COLUMNS = 8, 16
 """Largest numbers of labels of an input, and of columns of a row, in a notebook."""
 _BAR = 160  # width of the bar of a probability of one, in pixels
-_COLUMNS_NOTE = "Columns in the order of the map. Bars: the label's probability while the columns down to this line are shown; the first ones, in the colour of the verdict, give the belief."
+_COLUMNS_NOTE = "Columns in the order of the map. Bars: the label's probability while the columns down to this line are shown; those in the colour of the verdict are the proof."
 _LISTS = ("words", "columns")
 """How inputs are shown that are written as lists instead of being drawn."""
 MOST_PICTURES = 3
@@ -353,10 +353,14 @@ def _lists_html(evaluation: Evaluation, shown: Sequence[int]) -> str:
 
 def _proof_html(evaluation: Evaluation, index: int, proof: ListedProof) -> str:
     """HTML of one proof: the label, what the map proves, and the text with shaded words or the columns with their curve."""
-    ink, singular = "rgb({}, {}, {})".format(*proof.colour), evaluation.inputs.singular
+    ink, said = (
+        "rgb({}, {}, {})".format(*proof.colour),
+        proof.shape.cut_words(evaluation.inputs.position_noun),
+    )
+    about = ", ".join(filter(None, [said, terminal_text(proof.empty_words)]))
     head = (
-        f'<div style="margin-top:.6em"><b>{escape(terminal_text(proof.label))}</b> whole {singular} {percent(proof.shape.belief)}, '
-        f'<span style="color:{ink};font-weight:600">{escape(proof.shape.summary)}</span></div>'
+        f'<div style="margin-top:.6em"><b>{escape(terminal_text(proof.label))}</b> {proof.shape.numbers} '
+        f'<span style="color:{ink};font-weight:600">{proof.shape.verdict}</span> <span style="color:#666">{escape(about)}</span></div>'
     )
     if evaluation.inputs.shown_as != "words":
         return head + _columns_html(evaluation, index, proof, ink)

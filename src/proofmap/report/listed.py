@@ -1,8 +1,8 @@
 """The proof of one label of a text, or of a row of a table, as a record for drawing: the words or columns, their shades and order, and the
 label's probability while they appear one by one. Notebooks, saved proofs, terminals and the report page draw lists from this record.
 
-The shade of a word is the value of the map. Underlined words and coloured columns are those of the proof: the first ones of the map that
-together reach the net's belief.
+Only the proof is coloured, because the order of the rest of a map says little: the first positions of the map, up to its cut
+(:mod:`proofmap.results.proof_shape`). The shade of a word is the value of the map.
 """
 
 from __future__ import annotations
@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from proofmap.core.inputs import TextInputs
 from proofmap.report.pictures import STRENGTHS, displayed, word_shade
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.proof_shape import ProofShape, curve_of, positions_in_order, shape_of
+from proofmap.results.proof_shape import ProofShape, curve_of, positions_in_order, shape_of, short_percent
 from proofmap.results.records import MethodResult
 
-WORDS_NOTE = "Shade: the value of the map. Underlined: the first {positions} of the map that give the belief, in the colour of the verdict."
+WORDS_NOTE = (
+    "In colour: the first {positions} of the map that give the belief, or, where no {positions} give it or they prove too much, those up to the "
+    "peak. Shade: the value of the map. Line: the colour of the verdict."
+)
 
 
 @dataclass(frozen=True)
@@ -39,8 +42,25 @@ class ListedProof:
 
     @property
     def proving(self) -> frozenset[int]:
-        """The indices of the positions of the proof; empty if the net does not believe the label."""
-        return frozenset(self.order[: self.shape.enough])
+        """The indices of the positions of the proof, up to its cut; empty for a trifle."""
+        is_judged = self.shape.word not in ("trifle", "unknown")
+        return frozenset(self.order[: round(self.shape.cut * len(self.order)) * is_judged])
+
+    @property
+    def painted(self) -> list[int]:
+        """The value 0..255 of each position for drawing. A position outside the proof has no colour."""
+        paper = 128 if self.signed else 0
+        return [round(255 * v) if k in self.proving else paper for k, v in enumerate(self.heat)]
+
+    @property
+    def empty_words(self) -> str:
+        """What the net says with nothing shown, if that is much, and what the first position changes: ``nothing shown 36 %; "money"
+        lowers it to 11 %``."""
+        if not self.shape.empty_words or len(self.along) < 2:
+            return self.shape.empty_words
+        verb = "raises" if self.along[1] > self.along[0] else "lowers"
+        first = self.names[self.order[0]].strip()
+        return f'{self.shape.empty_words}; "{first}" {verb} it to {short_percent(self.along[1])}'
 
     @property
     def places(self) -> tuple[int, ...]:
@@ -53,8 +73,8 @@ class ListedProof:
         return STRENGTHS[self.shape.word] or (96, 96, 104)
 
     def shade(self, position: int) -> tuple[int, int, int] | None:
-        """The background colour of the word at ``position``; None if the word has no background."""
-        return word_shade(self.heat[position], signed=self.signed)
+        """The background colour of the word at ``position``; None if the word has no background, as outside the proof."""
+        return word_shade(self.heat[position], signed=self.signed) if position in self.proving else None
 
     @classmethod
     def of(cls, evaluation: Evaluation, result: MethodResult, index: int, place: int) -> ListedProof:

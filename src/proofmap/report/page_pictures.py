@@ -72,14 +72,14 @@ def _list_maps(
     evaluation: Evaluation, result: MethodResult, index: int, places: Sequence[int]
 ) -> dict[str, Any]:
     """Four lists with one entry per label in ``places``: ``heat``, the shade 0..255 of each position; ``order``, the rank of each position
-    in the map (0 is first); ``enough``, the number of positions that reach the net's belief; and ``curve``, the probability of the label while
+    in the map (0 is first); ``enough``, the number of positions of the proof; and ``curve``, the probability of the label while
     0, 1, 2, ... positions are shown.
     """
     proofs = [ListedProof.of(evaluation, result, index, j) for j in places]
     return {
-        "heat": [[round(255 * value) for value in proof.heat] for proof in proofs],
+        "heat": [proof.painted for proof in proofs],
         "order": [list(proof.places) for proof in proofs],
-        "enough": [proof.shape.enough for proof in proofs],
+        "enough": [len(proof.proving) for proof in proofs],
         "curve": [[json_number(p) for p in proof.along] for proof in proofs],
     }
 
@@ -237,10 +237,12 @@ def json_number(value: float) -> float | None:
 
 def _label_record(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> dict[str, object]:
     found = shape_of(evaluation, result, index, place)
+    listed = ListedProof.of(evaluation, result, index, place) if evaluation.inputs.has_names else found
     return {
         **found.record(evaluation.inputs.position_noun),
         "f": json_number(found.belief),
         "average": json_number(found.proof),
+        "empty_words": listed.empty_words,
         "fill": fill_words(result, index, place),
     }
 

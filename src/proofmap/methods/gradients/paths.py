@@ -170,7 +170,7 @@ class IntegratedGradients(BaselineMethod):
     right Riemann sum of 300 steps, the most they say is needed).
 
     >>> IntegratedGradients.preset("sundararajan").title()
-    'integrated-gradients:baseline=gray(color=0),steps=300,rule=right'
+    'integrated-gradients:sundararajan'
     """
 
     name = "integrated-gradients"
