@@ -149,7 +149,7 @@ def tables() -> str:
 def linked(text: str) -> str:
     """The page about Python, with a link at the first use of each name of ``import proofmap`` in its text."""
     names = {one.name: one for one in _of("proofmap")}
-    parts = re.split(r"(^```.*?^```$|^#.*$)", text, flags=re.M | re.S)
+    parts = re.split(r"(^```.*?^```$|^#[^\n]*$)", text, flags=re.M | re.S)
     for place in range(0, len(parts), 2):
         for name in [n for n in names if f"`{n}`" in parts[place]]:
             link = f"[`{name}`]({names.pop(name).link})"

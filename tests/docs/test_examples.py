@@ -217,6 +217,9 @@ def test_the_page_about_python_has_every_name() -> None:
     assert {*pm.__all__} - used == set()
     titles = " ".join(re.findall(r"^### (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE))
     assert {*pm.__all__} - {*re.findall(r"\w+", titles)} == {"__version__"}
+    linked = names.linked(page.read_text(encoding="utf-8"))
+    assert "\n[`load_classifier`](names/proofmap.md#proofmap.load_classifier) loads a net" in linked
+    assert linked.count("](names/proofmap.md#") > 30 and "pm.[" not in linked
 
 
 def test_examples_import_public_names_only() -> None:
