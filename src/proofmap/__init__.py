@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from proofmap.core.errors import InputError, ProofmapError
     from proofmap.core.inputs import Rows, Series, Text, Volumes
     from proofmap.data.photos import load_images
-    from proofmap.fills import Fill, Gray, Images
+    from proofmap.fills import Gray, Images
     from proofmap.judging import Judge, evaluate, explain
     from proofmap.methods import LearnedMask, Method, make_method, per_label
     from proofmap.metrics import Metric, default_metrics, deletion, insertion, make_game, make_metric
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from proofmap.results.evaluation import Evaluation, Proof
     from proofmap.results.statistics import Score
     from proofmap.study import Run, Study, run_study
+    from proofmap.validation import validate
 
 # Imported when first used, so that commands which need no torch do not wait for it.
 __getattr__, __dir__ = lazy_names(
@@ -40,7 +41,7 @@ __getattr__, __dir__ = lazy_names(
         "core.errors": "InputError ProofmapError",
         "core.inputs": "Rows Series Text Volumes",
         "data.photos": "load_images",
-        "fills": "Fill Gray Images",
+        "fills": "Gray Images",
         "judging": "Judge evaluate explain",
         "methods": "LearnedMask Method make_method per_label",
         "metrics": "Metric default_metrics deletion insertion make_game make_metric",
@@ -53,6 +54,7 @@ __getattr__, __dir__ = lazy_names(
         "results.evaluation": "Evaluation Proof",
         "results.statistics": "Score",
         "study": "Run Study run_study",
+        "validation": "validate",
     },
 )
 
@@ -60,7 +62,6 @@ __all__ = [
     "__version__",
     "Classifier",
     "Evaluation",
-    "Fill",
     "Gray",
     "Images",
     "InputError",
@@ -96,5 +97,6 @@ __all__ = [
     "run_study",
     "sanity_checks",
     "soundness",
+    "validate",
     "write_report",
 ]

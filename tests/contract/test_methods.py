@@ -321,6 +321,7 @@ METRIC_VARIANTS = [
     "ranking-agreement",
     "roughness",
     "blur-survival:points=4",
+    "outline:points=4,most=10",
     *(pytest.param(spec, marks=pytest.mark.slow) for spec in SECOND_OF_METRICS),
 ]
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from proofmap.reproduce.artifacts import _pooled_interval
-from proofmap.results.compare import _holm, _images_needed, _sign_flip_p, _smallest_p
+from proofmap.results.compare import _holm, _sign_flip_p, _smallest_p, images_needed
 from proofmap.results.statistics import (
     NO_LIMITS,
     Limits,
@@ -314,8 +314,8 @@ def test_of_a_hundred_tables_without_a_difference_five_have_a_decided_line() -> 
 
 
 @pytest.mark.parametrize("difference, comparisons", [(0.5, 1), (0.8, 1), (0.5, 6)])
-def test_the_images_needed_decide_in_four_of_five_studies(difference: float, comparisons: int) -> None:
-    n = _images_needed(difference, 1.0, comparisons=comparisons)
+def test_theimages_needed_decide_in_four_of_five_studies(difference: float, comparisons: int) -> None:
+    n = images_needed(difference, 1.0, comparisons=comparisons)
     values, _ = drawn("normal", n, 1500, seed=n)
     p = _sign_flip_p(values + difference, resamples=2000)
     assert 0.75 <= float((p < 0.05 / comparisons).mean()) <= 0.87

@@ -16,7 +16,7 @@ import torch
 
 import proofmap as pm
 from proofmap.core.errors import InputError
-from proofmap.results.compare import Comparison, _images_needed, compare
+from proofmap.results.compare import Comparison, compare, images_needed
 from proofmap.results.statistics import Score
 from proofmap.study import run_study
 from tests.study.studies import toy_study
@@ -302,14 +302,14 @@ def test_p_is_corrected_for_the_number_of_lines_and_the_verdict_goes_by_it() -> 
     )
 
 
-def test_the_images_needed_are_those_of_the_difference_found_or_of_the_one_asked_for() -> None:
+def test_theimages_needed_are_those_of_the_difference_found_or_of_the_one_asked_for() -> None:
     a = [0.1, 0.4, 0.2, 0.5, 0.3, 0.6, 0.2, 0.1]
     b = [0.3, 0.2, 0.3, 0.6, 0.2, 0.7, 0.3, 0.1]
     found = with_values({"a": {"m": a}, "b": {"m": b}})
     d = torch.tensor(b).double() - torch.tensor(a).double()
     line, asked = compare(found).differences[0], compare(found, detect=0.01).differences[0]
-    assert line.images_needed == _images_needed(float(d.mean()), float(d.std()))
-    assert asked.images_needed == _images_needed(0.01, float(d.std()))
+    assert line.images_needed == images_needed(float(d.mean()), float(d.std()))
+    assert asked.images_needed == images_needed(0.01, float(d.std()))
     assert asked.images_needed > line.images_needed > 8 and line.verdict == "undecided"
     same = compare(with_values({"a": {"m": a}, "b": {"m": a}})).differences[0]
     assert same.images_needed is None and compare(found).table().splitlines()[0].split("  ")[-1] == "verdict"

@@ -63,6 +63,10 @@ COMMANDS = {
             "sanity.sanity",
             "Check whether maps change when layers of the net are randomised, or which axioms methods satisfy.",
         ),
+        "validate": (
+            "validate.validate",
+            "Test metrics on your net and images: the share of cases with a known answer that each gets right.",
+        ),
         "reproduce": ("reproduce.reproduce", "Reproduce a table or figure of the paper."),
         "bench": (
             "bench.bench",

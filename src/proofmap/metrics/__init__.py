@@ -13,6 +13,7 @@ from proofmap.metrics import (  # noqa: F401 they register metrics and games
     localisation,
     minimality,
     other_definitions,
+    outline,
     randomisation,
     reliability,
     roughness,

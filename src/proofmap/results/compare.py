@@ -326,7 +326,7 @@ def _tested(found: Sequence[tuple[Difference, Doubles]], detect: float | None, s
         known = d[~np.isnan(d)]
         spread = float(known.std(ddof=1)) if len(known) > 1 else math.nan
         size = line.difference if detect is None else detect
-        needed = None if abs(size) < line.least else _images_needed(size, spread, comparisons=len(found))
+        needed = None if abs(size) < line.least else images_needed(size, spread, comparisons=len(found))
         tested.append(replace(line, p=own, corrected_p=corrected, images_needed=needed))
     return tested
 
@@ -484,7 +484,7 @@ def _smallest_p(n: int, resamples: int = 10_000) -> float:
     return min(1.0, 2.0 ** (1 - n)) if n <= _EXACT else max(2.0 ** (1 - n), 1 / (resamples + 1))
 
 
-def _images_needed(
+def images_needed(
     difference: float, spread: float, *, comparisons: int = 1, level: float = 0.05, power: float = 0.8
 ) -> int | None:
     """The number of images needed to tell two methods apart with probability ``power``; None if no number is enough.
@@ -496,7 +496,7 @@ def _images_needed(
     z_p is the normal quantile at p. This is the usual normal formula with Guenther's term for few images. The result is never below
     :func:`fewest_images`.
 
-    >>> _images_needed(0.5, 1.0), _images_needed(0.05, 1.0), _images_needed(0.0, 1.0)
+    >>> images_needed(0.5, 1.0), images_needed(0.05, 1.0), images_needed(0.0, 1.0)
     (34, 3142, None)
     """
     if math.isnan(difference) or math.isnan(spread) or difference == 0:

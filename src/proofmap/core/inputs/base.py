@@ -232,6 +232,23 @@ class Inputs(ABC):
         """What the fill ``gray`` shows behind inputs ``(N, *shape)``: the neutral value."""
         return self.per_channel(self.neutral.to(x)).expand_as(x)
 
+    def half(self, draw: int) -> Tensor:
+        """About half of the positions, as a boolean mask ``(*positions)``: the fields of a checkerboard at a random place, each an eighth of the
+        longest side wide. If positions have no neighbours, one of positions 0 and 1, one of 2 and 3, and so on, each at random.
+        """
+        from proofmap.core import streams
+
+        key = torch.tensor(streams.key_of("half", draw))
+        if not self.has_neighbours:
+            first = streams.integers(key, -(-self.count // 2), 2)
+            return torch.stack([first, 1 - first], dim=-1).flatten()[: self.count].view(self.positions).bool()
+        width = max(1, round(max(self.positions) / 8))
+        fields = torch.zeros(self.positions, dtype=torch.int64)
+        for axis, offset in enumerate(streams.integers(key, len(self.positions), 2 * width).tolist()):
+            line = (torch.arange(self.positions[axis]) + offset) // width
+            fields = fields + line.view([-1 if k == axis else 1 for k in range(len(self.positions))])
+        return fields % 2 == 1
+
     # ---- inputs with different numbers of positions -------------------------------------------------------------
 
     def lengths(self, x: Tensor) -> Tensor | None:
