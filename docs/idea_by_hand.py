@@ -22,7 +22,7 @@ from proofmap.report.pictures import picture_bytes
 from proofmap.results.proof_shape import shape_of
 
 DATA = HERE.parent / "src" / "proofmap" / "app" / "page" / "idea.json"
-PHOTO, METHODS, LABELS = "rocket", ("learned-mask", "belief-mask"), ("missile", "mosque")
+PHOTO, METHODS, LABELS = "rocket", ("grad-cam", "belief-mask"), ("missile", "mosque")
 STEPS = 100
 SHOWN = 0.2
 """The share of the pixels in the pictures of the documentation."""
@@ -58,11 +58,7 @@ def _proof(found: pm.Evaluation, m: int, k: int) -> dict[str, object]:
         "label": k,
         "appears": base64.b64encode(picture_bytes(Image.fromarray(appears), "PNG")).decode(),
         "curve": [round(float(p), 4) for p in points],
-        "average": round(shape.proof, 4),
-        "peak": round(shape.peak, 4),
-        "reach": None if shape.reach is None else round(shape.reach, 3),
-        "strength": shape.word,
-        "words": shape.summary,
+        **shape.record(),
     }
 
 

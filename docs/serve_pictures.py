@@ -51,9 +51,11 @@ def served(*options: str) -> Iterator[str]:
 
 
 def play(page: Any) -> None:
-    """The story: a sample photo, its proofs, a painted proof."""
+    """The story: a sample photo, its proofs, of which a picture is saved, and a painted proof."""
     page.locator("#samples button", has_text="rocket").click()
     page.locator("#saving:not([hidden])").wait_for()
+    save_small(pictured(page, "h1", "#rows"), PICTURES / "serve-proofs.png")
+    page.locator("#tab-paint").click()
     page.locator("#size").fill("30")
     canvas = page.locator("#canvas")
     canvas.scroll_into_view_if_needed()
@@ -102,7 +104,7 @@ def save_row(browser: Any) -> None:
             page = _opened(browser, address)
             page.locator(".pick").nth(1).click()
             page.locator("#saving:not([hidden])").wait_for()
-            save_small(pictured(page, "#photo-heading", "#rows"), PICTURES / "serve-row.png")
+            save_small(pictured(page, "#desk", "#rows"), PICTURES / "serve-row.png")
 
 
 def save_text(browser: Any) -> None:
@@ -112,7 +114,7 @@ def save_text(browser: Any) -> None:
         page.locator("#text").fill(TEXT)
         page.locator("#read").click()
         page.locator("#saving:not([hidden])").wait_for()
-        save_small(pictured(page, "#proofs-heading", "#rows"), PICTURES / "serve-text.png")
+        save_small(pictured(page, "#desk", "#rows"), PICTURES / "serve-text.png")
 
 
 def save_series(browser: Any) -> None:
@@ -129,7 +131,7 @@ def save_series(browser: Any) -> None:
             page = _opened(browser, address)
             page.locator(".pick").first.click()
             page.locator("#saving:not([hidden])").wait_for()
-            save_small(pictured(page, "#photo-heading", "#rows"), PICTURES / "serve-series.png")
+            save_small(pictured(page, "#desk", "#rows"), PICTURES / "serve-series.png")
 
 
 def _opened(browser: Any, address: str) -> Any:
@@ -147,7 +149,6 @@ def save_pictures() -> None:
         page.set_default_timeout(PATIENCE)
         page.goto(address)
         play(page)
-        save_small(pictured(page, "h1", "#rows"), PICTURES / "serve-proofs.png")
         save_small(pictured(page, "#paint", "#paint"), PICTURES / "serve-paint.png")
         save_row(browser)
         save_text(browser)

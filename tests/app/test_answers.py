@@ -319,7 +319,7 @@ def test_a_label_is_suggested_if_it_leads_in_a_part_more_clearly_than_in_the_who
     parts = torch.tensor(
         [[0.9, 0.1, 0.0, 0.0], [0.1, 0.6, 0.3, 0.0], [0.3, 0.0, 0.39, 0.31], [0.85, 0.15, 0.0, 0.0]]
     )
-    assert [(a, round(p, 2)) for a, p in _seen_in_parts(whole, parts, range(4))] == [(1, 0.6)]
+    assert [(a, round(p, 2), part) for a, p, part in _seen_in_parts(whole, parts, range(4))] == [(1, 0.6, 1)]
 
 
 def test_the_server_gives_them_with_their_f(client: TestClient) -> None:
@@ -331,5 +331,5 @@ def test_the_server_gives_them_with_their_f(client: TestClient) -> None:
     assert [one["f"] for one in found] == [believed[one["label"]] for one in found] and len(found) == 3
     assert client.get("/api/labels?net=toy&search=cat").json()["labels"][0]["f"] is None
     for one in client.get(f"/api/photos/{photo}/suggestions?net=toy").json()["labels"]:
-        assert one["part"] >= 2 * one["f"] and NAMES[one["label"]] == one["name"]
+        assert one["part"] >= 2 * one["f"] and NAMES[one["label"]] == one["name"] and len(one["box"]) == 4
     assert len(net().names) == 5 and np.isfinite(list(believed.values())).all()

@@ -123,9 +123,8 @@ def test_beliefs_maps_and_chosen_columns_of_a_row_are_those_of_the_model(
         hidden[COLUMNS[k]] = row[COLUMNS[k]]
         along.append(churn(hidden)[0, 1])
     assert yes["insertion"]["f"] == pytest.approx(along, abs=1e-5)
-    assert yes["insertion"]["shares"] == [0, 0.25, 0.5, 0.75, 1] and yes["deletion"]["f"][
-        -1
-    ] == pytest.approx(along[0])
+    assert yes["insertion"]["shares"] == [0, 0.25, 0.5, 0.75, 1]
+    assert yes["empty"] == pytest.approx(along[0], abs=1e-5)
     assert along[yes["enough"]] >= 0.9 * expected[1] > max([0, *along[1 : yes["enough"]]])
     asked = {"photo": item["photo"], "net": "toy", "mask": packed([0, 0, 0, 1]), "labels": [1], "job": job}
     painted = client.post("/api/paint", json=asked).json()

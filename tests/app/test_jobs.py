@@ -22,7 +22,6 @@ from proofmap.app.nets import Offer
 from proofmap.app.security import Access
 from proofmap.app.server import Server
 from proofmap.core.ranking import rank
-from proofmap.metrics.playing import deletion
 from tests.app.served import NAMES, SIZE, begun, done, made, net, opened, uploaded, with_slow, worked_off
 from tests.mask_toys import lively
 
@@ -47,22 +46,18 @@ def test_a_job_finds_what_evaluate_finds(client: TestClient, server: Server) -> 
     )
     for number, result in enumerate(found.results):
         maps = found.maps_of(result)
-        deleted = deletion(f.frozen(), image, maps, found.labels, fill="blur", seed=3)
         for place, label in enumerate([1, 3]):
             answer = client.get(f"/api/jobs/{job}/maps/{number}/{label}").json()
             assert (answer["width"], answer["height"], answer["name"]) == (SIZE[1], SIZE[0], NAMES[label])
             order = np.frombuffer(base64.b64decode(answer["order"]), dtype="<u2")
             assert np.array_equal(order, rank(maps[:, place])[0].numpy())
             assert len(base64.b64decode(answer["map"])) == SIZE[0] * SIZE[1]
-            assert answer["area"] == pytest.approx(result.insertion.auc[0, place].item(), abs=1e-5)
+            assert answer["proof"] == pytest.approx(result.insertion.auc[0, place].item(), abs=1e-5)
             assert answer["insertion"]["f"] == pytest.approx(
                 result.insertion.probabilities[0, place].tolist(), abs=1e-5
             )
-            assert answer["deletion"]["f"] == pytest.approx(
-                deleted.probabilities[0, place].tolist(), abs=1e-5
-            )
             assert answer["insertion"]["shares"][0] == 0 and answer["insertion"]["shares"][-1] == 1
-            assert answer["f"] == pytest.approx(found.f[0, place].item(), abs=1e-5)
+            assert answer["belief"] == pytest.approx(found.f[0, place].item(), abs=1e-5)
             row = result.rows[place]
             assert [answer["completeness"], answer["soundness"]] == pytest.approx(
                 [row["completeness"], row["soundness"]], abs=1e-4

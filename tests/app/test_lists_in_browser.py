@@ -63,6 +63,9 @@ def test_a_row_is_chosen_and_its_columns_are_ranked_and_pressed(opened: Opened) 
     assert page.locator("#photo-words").inner_text() == "row-1 (true label: yes)"
     cells = page.locator("#rows .cell")
     assert cells.count() == 2, "the right and the wrong label side by side"
+    neutral = row.assign(age=ROWS["age"].mean(), income=ROWS["income"].mean(), visits=ROWS["visits"].mean())
+    nothing = percent(churn(neutral.assign(city="Ulm"))[0, 1])
+    assert f'nothing shown {nothing}; "age" raises it to' in cells.first.locator(".from-fill").inner_text()
     names = cells.first.locator("li .name").all_text_contents()
     assert names[0] == "nothing shown" and sorted(names[1:]) == ["age", "city", "income", "visits"]
     page.locator("#share").fill("4")
@@ -71,6 +74,8 @@ def test_a_row_is_chosen_and_its_columns_are_ranked_and_pressed(opened: Opened) 
         "(text) => document.querySelector('.reading-off').textContent === text",
         arg=f"4 columns: {percent(f['yes'])}",
     )
+    page.locator("#tab-paint").click()
+    assert not page.locator("#painted").is_visible(), "nothing is pressed yet"
     page.locator("#picker .column", has_text="city").click()
     hidden = row.assign(age=ROWS["age"].mean(), visits=ROWS["visits"].mean())
     shown = percent(churn(hidden)[0, 1])
@@ -88,9 +93,13 @@ def test_a_text_is_typed_and_its_words_are_shaded_shown_and_pressed(opened: Open
     assert tops[0] < tops[1], "the right and the wrong label under each other"
     heat = cells.first.locator(".heat")
     assert heat.inner_text() == TEXT and heat.evaluate("(p) => getComputedStyle(p).direction") == "rtl"
-    assert heat.locator(".proves").count() == served.jobs[0].maps[0, 0]["enough"] == 2
+    shaded = heat.locator(".word").evaluate_all(
+        "(all) => all.filter((word) => Number(word.style.getPropertyValue('--h')) > 0).length"
+    )
+    assert shaded == heat.locator(".proves").count() == served.jobs[0].maps[0, 0]["enough"] == 2
     page.locator("#share").fill("0")
     page.wait_for_function("() => document.querySelectorAll('.cell:first-child .unseen-word').length === 7")
+    page.locator("#tab-paint").click()
     page.locator("#picker .word", has_text="good").first.click()
     shown = percent(mood(["good"])[0, 0])
     page.wait_for_function("(text) => document.querySelector('#sides b')?.textContent === text", arg=shown)
@@ -121,6 +130,7 @@ def test_a_series_is_chosen_and_its_segments_are_marked_shown_and_pressed(
     assert whole == page.evaluate(line.replace(".shown", ".all"))
     shown = BEATS[1:2].copy()
     shown[..., :4], shown[..., 6:] = 0, 0
+    page.locator("#tab-paint").click()
     page.locator("#picker .back").nth(2).click()
     told = "(text) => document.querySelector('#sides b')?.textContent === text"
     page.wait_for_function(told, arg=percent(beat(shown)[0, 1]))

@@ -24,6 +24,7 @@ from proofmap.methods import METHODS, make_method
 from proofmap.methods.masks.method import MaskMethod
 from proofmap.models import ModelInfo
 from proofmap.plugins.settings import Plugin, Setting, settings_of
+from tests.app.lists import rows_model
 from tests.app.served import Slow, begun, net, uploaded, with_slow, worked_off
 
 INSTALLED = [ModelInfo(name, 224, "", f"about {name}") for name in ("small", "efficientnet-lite0")]
@@ -71,7 +72,7 @@ def test_random_images_are_those_that_explain_takes(client: TestClient, server: 
     found = pm.evaluate(
         net(), image, methods=["gradient"], labels=[1, 3], metrics=["insertion:fill=images(size=16)"]
     )
-    areas = [client.get(f"/api/jobs/{job}/maps/0/{label}").json()["area"] for label in (1, 3)]
+    areas = [client.get(f"/api/jobs/{job}/maps/0/{label}").json()["proof"] for label in (1, 3)]
     assert areas == pytest.approx(found.results[0].insertion.auc[0].tolist(), abs=1e-5)
 
 
@@ -230,10 +231,8 @@ def test_every_field_of_every_method_makes_a_spec_that_is_accepted() -> None:
     """The form offers what the server takes: each choice and each default."""
     choices = Choices()
     about = choices.methods_about
-    assert [method["name"] for method in about[:5]] == [*RECOMMENDED] and all(
-        m["recommended"] for m in about[:5]
-    )
-    assert not any(method["recommended"] for method in about[5:])
+    assert [method["name"] for method in about if method["recommended"]] == [*RECOMMENDED]
+    assert [method["name"] for method in about[: len(RECOMMENDED)]] == [*RECOMMENDED]
     tried = 0
     for method in about:
         needed = [f"{field['name']}={field['default']}" for field in method["settings"] if field["required"]]
@@ -260,3 +259,27 @@ def test_fields_are_generated_from_the_settings() -> None:
     assert "weights" not in {field["name"] for field in masker["settings"]}, (
         "files are for whoever starts the server"
     )
+
+
+def test_only_methods_that_fit_the_net_are_offered() -> None:
+    """A linear net has no layer of maps and no attention."""
+    choices, toy = Choices(["gradient"]), net()
+    fitting = choices.fitting("toy", toy)
+    assert "gradient" in fitting and "occlusion" in fitting and "belief-mask" in fitting
+    assert not {"grad-cam", "score-cam", "attention-rollout", "chefer"} & {*fitting}
+
+
+def test_settings_that_mean_nothing_for_rows_are_left_out() -> None:
+    choices = Choices()
+    photos = _settings_of(choices)
+    choices = Choices()
+    choices.suit(rows_model())
+    rows = _settings_of(choices)
+    assert photos["kernel-shap"] - rows["kernel-shap"] == {"superpixels", "compactness", "regions"}
+    assert photos["occlusion"] - rows["occlusion"] == {"window", "stride"}
+
+
+def _settings_of(choices: Choices) -> dict[str, set[str]]:
+    return {
+        method["name"]: {field["name"] for field in method["settings"]} for method in choices.methods_about
+    }

@@ -32,12 +32,6 @@ _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "json
 # files that the page shares with the report
 _SHARED = ("look.css", "cell.js", "lines.js", "listed.js", "shared.js", "theme.js")
 _MESSAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'; form-action 'none'"
-_INVITATIONS = {
-    "photo": "Drop a photo.",
-    "row": "Choose a row of the data.",
-    "series": "Choose a series of the data.",
-    "text": "Type or paste a text.",
-}
 
 
 def create_app(server: Server) -> FastAPI:
@@ -97,7 +91,6 @@ def _page_words(nets: Nets) -> dict[str, Any]:
         "items": plural(item),
         "positions": nets.positions,
         "net": "net" if nets.of_photos else "model",
-        "invitation": _INVITATIONS[item],
     }
 
 

@@ -37,21 +37,25 @@ from proofmap.session import Session
 
 AnyPlugin = TypeVar("AnyPlugin", bound=Plugin)
 
-DEFAULT_METHOD = "belief-mask"
+DEFAULT_METHODS = ("grad-cam", "belief-mask")
+"""The methods of the first job of a photo: the first is there after one pass, the second learns its proofs."""
 RECOMMENDED = {
+    "grad-cam": "quick and well known",
     "belief-mask": "proofs as strong as the belief",
     "learned-mask": "the paper's method",
-    "grad-cam": "quick and well known",
+    "chefer": "attention and gradients",
     "integrated-gradients": "gradients along a path",
     "rise": "no gradients, many passes",
+    "occlusion": "one square hidden at a time",
 }
-"""The methods to try first for photos, each of a different kind, and why."""
+"""The methods to try first for photos, each of a different kind, and why. The page lists the first six that fit the net."""
 RECOMMENDED_FOR_LISTS = {
     "belief-order": "proofs as strong as the belief",
     "belief-mask": "the same, learned with gradients",
     "kernel-shap": "Shapley values by sampling",
     "occlusion": "one hidden at a time",
     "greedy-insertion": "the strongest first",
+    "integrated-gradients": "gradients along a path",
 }
 """The methods to try first for inputs whose positions are columns or words, and why."""
 _FILL_WORDS = {
@@ -72,6 +76,24 @@ _STEP_COUNTS = ("steps", "passes", "iterations")
 """Settings with the number of steps of methods that learn masks. They have no limit of their own: a job can be cancelled between two steps."""
 _WITHOUT_DEFAULT = 1_000.0
 """The largest value of a number whose default is none or zero."""
+_OF_PICTURES = frozenset({"superpixels", "compactness"})
+"""Settings of methods that only pictures have a use for."""
+_OF_NEIGHBOURS = frozenset(
+    {
+        "regions",
+        "grid",
+        "scale",
+        "smoothness",
+        "copies",
+        "tv",
+        "variation",
+        "edges",
+        "jitter",
+        "window",
+        "stride",
+    }
+)
+"""Settings of methods that only inputs have a use for whose positions have neighbours."""
 _PLAIN = re.compile(r"[A-Za-z0-9 _.,:=()+-]*")
 _LONGEST = 16
 """Largest number of values for a setting that takes several."""
@@ -85,12 +107,14 @@ class Choices:
         methods = [(make_method(spec), spec) for spec in own]
         self.own: Mapping[str, Method] = {method.title(): method for method, _ in methods}
         self._written = {method.title(): spec for method, spec in methods}
-        self.usual_method, self.usual_fill = DEFAULT_METHOD, "gray"
+        self.usual_methods: tuple[str, ...] = DEFAULT_METHODS
+        self.usual_fill = "gray"
         self._net: Classifier | None = None
+        self._fitting: dict[str, list[str]] = {}
 
     def suit(self, net: Classifier) -> None:
         """Offer only methods and fills that work for this net of rows or texts."""
-        self.usual_method, self.usual_fill = default_method(net), net.inputs.fills[0]
+        self.usual_methods, self.usual_fill = (default_method(net),), net.inputs.fills[0]
         self._net = net
 
     def method(self, spec: str) -> Method:
@@ -123,6 +147,20 @@ class Choices:
         known = {**self.own, **{m.title(): m for m in offered}}
         return [self._about(name, m, first.get(name, ""), passes.get(name)) for name, m in known.items()]
 
+    def fitting(self, name: str, net: Classifier) -> list[str]:
+        """The names of the offered methods that can explain the net with this name. Runs in the worker's thread; methods that look for a layer
+        or for attention in the net are prepared, which takes a few passes.
+        """
+        if name not in self._fitting:
+            session = Session(net)
+            self._fitting[name] = [
+                about["name"]
+                for about in self.methods_about
+                if about["name"] in self.own
+                or _fits(METHODS[about["base"]], self.method(about["name"]), session)
+            ]
+        return self._fitting[name]
+
     def _default(self, kind: type[Method]) -> Method | None:
         """A method of this class with default settings; a wrapper wraps the usual method.
 
@@ -133,7 +171,7 @@ class Choices:
         needed = [info for info in settings_of(kind) if info.default is MISSING]
         if any(info.plugin is None for info in needed):
             return None
-        return kind.build({info.name: self.usual_method for info in needed})
+        return kind.build({info.name: self.usual_methods[-1] for info in needed})
 
     def _passes(self, method: Method) -> str | None:
         """The number of passes of a method on a net of rows or texts, in words; None if the net cannot use the method.
@@ -163,7 +201,7 @@ class Choices:
             "live": _is_live(kind),
             "label_free": method.label_free if facts is None else facts["label_free"],
             "about": method.description,
-            "settings": [] if own else _fields_of(kind, self.usual_method),
+            "settings": [] if own else _fields_of(kind, self.usual_methods[-1], self._net),
         }
 
     def fills_about(self) -> list[dict[str, str]]:
@@ -175,6 +213,17 @@ class Choices:
         words = {**_FILL_WORDS, "gray": inputs.neutral_words, "images": f"another {inputs.singular}"}
         shown = [name for name in inputs.fills if name in names and name != inputs.same_as_gray]
         return [{"name": name, "about": words.get(name, "")} for name in shown]
+
+
+def _fits(kind: type[Method], method: Method, session: Session) -> bool:
+    """Whether the method can explain the net of the session, as far as a few passes tell."""
+    inside = {"layer", "attention"} & {*kind.facts()["needs"]}
+    if inside and not _is_live(kind):
+        try:
+            session.prepare(method)
+        except ProofmapError:
+            return False
+    return "gradients" not in method.needs or session.net.differentiable
 
 
 def _place(first: Sequence[str], method: Method) -> tuple[int, int]:
@@ -205,9 +254,10 @@ def _bounds(kind: type[Plugin], info: Setting) -> tuple[float, float]:
     return default / TIMES["method"] if positive else -math.inf, most
 
 
-def _fields_of(kind: type[Method], usual_method: str) -> list[dict[str, Any]]:
+def _fields_of(kind: type[Method], usual_method: str, net: Classifier | None) -> list[dict[str, Any]]:
     """The form fields of the settings that a visitor may choose, presets first. A field without choices takes any text. Settings that only
-    the command line accepts are left out."""
+    the command line accepts are left out, and those that mean nothing for the inputs of ``net``, a model of rows, series or texts.
+    """
     fields = [
         _field(
             name,
@@ -217,10 +267,17 @@ def _fields_of(kind: type[Method], usual_method: str) -> list[dict[str, Any]]:
         )
         for name, values in kind.shortcuts.items()
     ]
+    inputs = None if net is None else net.inputs
     for info in settings_of(kind):
+        if inputs is not None and info.name in (
+            _OF_PICTURES if inputs.has_neighbours else _OF_PICTURES | _OF_NEIGHBOURS
+        ):
+            continue
         is_required = info.default is MISSING
         default = usual_method if is_required else info.default_text()
         choices = _choices(info, default)
+        if inputs is not None and info.plugin is not None and issubclass(info.plugin, Fill):
+            choices = [c for c in choices if c in (*inputs.fills, default, "none")]
         listed = info.several is not None or any(get_origin(t) is tuple for t in info.types)
         if choices or listed or {int, float} & {*info.types} or info.name in _SAFE_TEXTS:
             fields.append(_field(info.name, info.help, default, choices, is_required))

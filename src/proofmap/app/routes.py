@@ -94,12 +94,18 @@ def _add_photos(router: APIRouter, server: Server) -> None:
             "samples": [{"name": name} for name in _sample_names()] if nets.of_photos else [],
             "default": {
                 "net": nets.first,
-                "methods": [server.choices.usual_method],
+                "methods": list(server.choices.usual_methods),
                 "fill": server.choices.usual_fill,
                 "labels": _FIRST,
             },
             "limits": LIMITS,
         }
+
+    @router.get("/api/methods")
+    async def fitting_methods(net: Name) -> _Answer:
+        """The names of the methods in /api/about that can explain this net."""
+        nets.offer(net)
+        return {"methods": await server.ask(lambda: server.choices.fitting(net, nets.classifier(net)))}
 
     @router.post("/api/photos")
     async def add_photo(request: Request, name: _FileName = "") -> _Answer:
@@ -175,7 +181,8 @@ def _add_photos(router: APIRouter, server: Server) -> None:
 
     @router.get("/api/photos/{photo}/suggestions")
     async def suggestions(photo: PhotoId, net: Name) -> _Answer:
-        """Up to 4 labels that are much more probable for a part of the photo than for the whole photo. Empty for rows and texts."""
+        """Up to 4 labels that are much more probable for a part of the photo than for the whole photo, with the ``box`` of the part: left, top,
+        width and height as shares of the photo. Empty for rows and texts."""
         if not nets.of_photos:
             return {"labels": []}
         found, facts = items[photo], await server.facts(net)
@@ -183,8 +190,8 @@ def _add_photos(router: APIRouter, server: Server) -> None:
         parts = await server.ask(lambda: nets.classifier(net).frozen().probabilities(_parts_of(image)).cpu())
         return {
             "labels": [
-                {"label": a, "name": facts.names[a], "f": float(f[a]), "part": part}
-                for a, part in _seen_in_parts(f, parts, facts.label_set)
+                {"label": a, "name": facts.names[a], "f": float(f[a]), "part": p, "box": _box_of(k, image)}
+                for a, p, k in _seen_in_parts(f, parts, facts.label_set)
             ]
         }
 
@@ -216,28 +223,45 @@ def _wrong_labels(f: Tensor, label_set: Sequence[int], image: Tensor, seed: int 
     return found or top_labels(f, label_set, len(label_set))[-1:]
 
 
-def _parts_of(image: Tensor) -> Tensor:
-    """Overlapping parts ``(_PARTS ** 2, C, H, W)`` of an image ``(1, C, H, W)``, each enlarged to the size of the image."""
+def _corners(image: Tensor) -> tuple[list[tuple[int, int]], int, int]:
+    """The top left corners (top, left) of the overlapping parts of an image ``(1, C, H, W)``, row by row, and the height and width of each."""
     height, width = image.shape[-2:]
     tall, wide = -(-height // 2), -(-width // 2)
-    cut = [
-        image[..., y : y + tall, x : x + wide]
-        for y in (k * (height - tall) // (_PARTS - 1) for k in range(_PARTS))
-        for x in (k * (width - wide) // (_PARTS - 1) for k in range(_PARTS))
-    ]
-    return interpolate(torch.cat(cut), size=(height, width), mode="bilinear", antialias=True)
+    tops, lefts = (
+        [k * most // (_PARTS - 1) for k in range(_PARTS)] for most in (height - tall, width - wide)
+    )
+    return [(top, left) for top in tops for left in lefts], tall, wide
 
 
-def _seen_in_parts(whole: Tensor, parts: Tensor, label_set: Sequence[int]) -> list[tuple[int, float]]:
-    """Labels that a part of the photo suggests, each with its largest probability for a part, in decreasing order.
+def _parts_of(image: Tensor) -> Tensor:
+    """Overlapping parts ``(_PARTS ** 2, C, H, W)`` of an image ``(1, C, H, W)``, each enlarged to the size of the image."""
+    corners, tall, wide = _corners(image)
+    cut = [image[..., top : top + tall, left : left + wide] for top, left in corners]
+    return interpolate(torch.cat(cut), size=image.shape[-2:], mode="bilinear", antialias=True)
+
+
+def _box_of(part: int, image: Tensor) -> list[float]:
+    """Left, top, width and height of a part, as shares of the image.
+
+    >>> _box_of(5, torch.zeros(1, 3, 4, 4))
+    [0.5, 0.25, 0.5, 0.5]
+    """
+    corners, tall, wide = _corners(image)
+    height, width = image.shape[-2:]
+    top, left = corners[part]
+    return [left / width, top / height, wide / width, tall / height]
+
+
+def _seen_in_parts(whole: Tensor, parts: Tensor, label_set: Sequence[int]) -> list[tuple[int, float, int]]:
+    """Labels that a part of the photo suggests, each with its largest probability for a part, in decreasing order, and the part's index.
 
     A label is suggested if it is the most probable label of a part, and its largest probability for a part is at least :data:`_SEEN_IN_PART`
     and at least twice its probability for the whole photo. ``whole`` ``(A,)`` and ``parts`` ``(P, A)`` are the net's probabilities.
     """
     leading = {top_labels(row, label_set, 1)[0] for row in parts}
-    best = {label: float(parts[:, label].max()) for label in leading}
-    found = [(a, p) for a, p in best.items() if p >= _SEEN_IN_PART and p >= 2 * float(whole[a])]
-    return sorted(found, key=lambda pair: (-pair[1], pair[0]))[:_MOST_SUGGESTED]
+    best = [(a, float(parts[:, a].max()), int(parts[:, a].argmax())) for a in leading]
+    found = [(a, p, k) for a, p, k in best if p >= _SEEN_IN_PART and p >= 2 * float(whole[a])]
+    return sorted(found, key=lambda one: (-one[1], one[0]))[:_MOST_SUGGESTED]
 
 
 @cache

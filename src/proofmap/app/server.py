@@ -28,7 +28,6 @@ from proofmap.core.progress import Progress, ProgressTask
 from proofmap.core.ranking import rank
 from proofmap.judging import evaluate, proof_metrics
 from proofmap.metrics.curves import Curves
-from proofmap.metrics.playing import deletion
 from proofmap.report.listed import ListedProof
 from proofmap.report.pictures import displayed
 from proofmap.results.evaluation import Evaluation
@@ -183,18 +182,9 @@ def _run_job(nets: Nets, worker: NetWorker, job: MapJob) -> None:
             watch=watcher.show,
         )
         result = evaluation.results[0]
-        deleted = deletion(
-            classifier.frozen(),
-            image,
-            evaluation.maps_of(result),
-            evaluation.labels,
-            fill=fill,
-            seed=asked.seed,
-            progress=watcher,
-        )
         found.append(evaluation)
         for place, label in enumerate(asked.labels):
-            job.maps[number, label] = _map_answer(evaluation, result, deleted, place, names)
+            job.maps[number, label] = _map_answer(evaluation, result, place, names)
             job.forget("map", number, label)
             job.add("scored", number, label, method=number, label=label)
     job.evaluation = _joined(found)
@@ -215,11 +205,11 @@ def _picture_bytes(heat: Tensor, *, signed: bool = False) -> str:
 
 
 def _map_answer(
-    evaluation: Evaluation, result: MethodResult, deleted: Curves, place: int, names: Sequence[str]
+    evaluation: Evaluation, result: MethodResult, place: int, names: Sequence[str]
 ) -> dict[str, Any]:
-    """A finished map for the page: its ranking of pixels, its curves, and what it proves. For rows and texts, a pixel is a column or a word.
+    """A finished map for the page: its ranking of pixels, its curve, and what it proves. For rows and texts, a pixel is a column or a word.
 
-    ``place`` is the index of its label in the evaluation, ``deleted`` has the deletion curves.
+    ``place`` is the index of its label in the evaluation.
     """
     heat = evaluation.map_of(result, 0, place)
     listed = heat.ndim == 1
@@ -244,9 +234,6 @@ def _map_answer(
         else base64.b64encode(bytes(words.painted)).decode("ascii"),
         "signed": result.signed,
         "insertion": _curve_answer(result.insertion, place, each=listed),
-        "deletion": _curve_answer(deleted, place, each=listed),
-        "f": float(evaluation.f[0, place]),
-        "area": float(result.insertion.auc[0, place]),
         "completeness": None if math.isnan(alpha) else alpha,
         "soundness": None if math.isnan(beta) else beta,
         **found.record(evaluation.inputs.position_noun),

@@ -74,6 +74,6 @@ export class Subject {
   }
 
   beliefs(net, labels = []) {
-    return this.kept(() => get(`api/photos/${this.id}/beliefs`, { net, number: 10, labels }));
+    return this.kept(() => get(`api/photos/${this.id}/beliefs`, { net, number: 6, labels }));
   }
 }

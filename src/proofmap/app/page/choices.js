@@ -1,8 +1,11 @@
-// The choice of the net, of one to three methods with their settings, and of the fill.
+// The choice of one to three methods with their settings, of the net, and of the fill: one folded line.
 
-import { NET } from "./sentences.js";
+import { get } from "./api.js";
+import { NET, POSITIONS } from "./sentences.js";
 import { SettingsForm } from "./settings.js";
 import { byId, make } from "./shared.js";
+
+const FIRST = 6; // methods that are listed first; the others are behind "more"
 
 /** Choose a value, and add it if it is not in the list: a program may have asked for it. */
 function choose(select, value) {
@@ -12,8 +15,7 @@ function choose(select, value) {
 
 export class Choices {
   constructor(about, { changedNet, changed, press }) {
-    this.about = about;
-    this.changed = changed;
+    Object.assign(this, { about, changed, chosen: [], forms: new Map() });
     this.most = about.limits.methods;
     byId("net").append(...about.nets.map((net) =>
       make("option", { value: net.name, title: net.about }, net.name)));
@@ -36,70 +38,89 @@ export class Choices {
 
   /** The methods as the command line writes them: name, or name:setting=value. */
   get methods() {
-    return this.rows.filter(({ select }) => select.value).map(({ form, select }) => form?.spec ?? select.value);
+    return this.chosen.map((spec) => this.forms.get(spec)?.spec ?? spec);
   }
 
   set({ net, methods, fill }) {
     choose(byId("net"), net);
     choose(byId("fill"), fill);
-    this.rows = [];
-    byId("methods").replaceChildren();
-    for (const method of methods.slice(0, this.most)) this.addRow(method);
-    this.tidy();
+    this.forms.clear();
+    this.chosen = methods.slice(0, this.most).map((spec) => this.named(spec));
+    this.draw();
   }
 
-  /** What the server says about a method, by its name or by a spec that begins with it. */
-  find(spec) {
+  /** List only the methods that fit the net, and drop the others. */
+  async fit() {
+    const { net } = this;
+    const { methods } = await get("api/methods", { net });
+    if (net !== this.net) return;
+    this.fits = new Set(methods);
+    const left = this.chosen.filter((name) => this.fits.has(name) || !this.about.methods.some((one) => one.name === name));
+    this.chosen = left.length ? left : [this.about.default.methods, methods].flat().filter((name) => this.fits.has(name)).slice(0, 1);
+    this.draw();
+    this.changed();
+  }
+
+  /** The name under which a spec is listed; its settings go to the form. */
+  named(spec) {
     const { methods } = this.about;
-    return methods.find(({ name }) => name === spec) ?? methods.find(({ base }) => base === spec.split(":")[0]);
+    const method = methods.find(({ name }) => name === spec) ?? methods.find(({ base }) => base === spec.split(":")[0]);
+    const form = method ? SettingsForm.of(method, spec, method.name, () => this.altered()) : null;
+    if (!form) return spec;
+    this.forms.set(method.name, form);
+    return method.name;
   }
 
-  /** Add a row if all are used, so that there is always an empty one. */
-  tidy() {
-    const used = this.rows.filter(({ select }) => select.value).length;
-    if (used === this.rows.length && used < this.most) this.addRow("");
-    this.rows.forEach(({ node, select }, place) => { node.hidden = place > used && !select.value; });
+  altered() {
+    this.summarise();
+    this.changed();
   }
 
-  addRow(spec) {
-    const place = this.rows.length;
-    const which = ["Method", "Second method", "Third method"][place] ?? `Method ${place + 1}`;
-    const select = make("select", { "aria-label": which }, ...(place ? [make("option", { value: "" }, "none")] : []), ...this.groups());
-    const row = { select, node: make("div", { class: "method" }, make("span", { "aria-hidden": "true" }, which), select), which };
-    this.rows.push(row);
-    this.describe(row, spec);
-    select.addEventListener("change", () => {
-      this.describe(row, select.value);
-      this.tidy();
-      this.changed();
-    });
-    byId("methods").append(row.node);
+  press(name) {
+    const full = this.chosen.length >= this.most && !this.chosen.includes(name);
+    byId("run-words").textContent = full ? `At most ${this.most} methods: first press another one to remove it.` : "";
+    if (full) return;
+    this.chosen = this.chosen.includes(name) ? this.chosen.filter((one) => one !== name) : [...this.chosen, this.named(name)];
+    this.draw();
+    this.altered();
+    byId("methods").querySelector(`[data-method="${CSS.escape(name)}"]`)?.focus();
   }
 
-  /** The options: the recommended methods with the reason, then the others by family. */
-  groups() {
-    const families = new Map([["Recommended", []]]);
-    for (const method of this.about.methods) {
-      const family = method.recommended ? "Recommended" : method.family;
-      families.set(family, [...(families.get(family) ?? []), method]);
-    }
-    return [...families].filter(([, members]) => members.length).map(([family, members]) => make("optgroup", { label: family },
-      ...members.map(({ name, about, recommended }) =>
-        make("option", { value: name, title: about }, recommended ? `${name}: ${recommended}` : name))));
+  draw() {
+    const unfit = (name) => this.fits && !this.fits.has(name) && !this.chosen.includes(name);
+    const listed = this.about.methods.filter(({ name }) => !unfit(name));
+    const unlisted = this.chosen.filter((spec) => !listed.some(({ name }) => name === spec)).map((name) => ({ name, family: "", recommended: name, about: "" }));
+    const own = listed.filter(({ family }) => family === "Of this server");
+    const first = [...own, ...unlisted, ...listed.filter(({ recommended }) => recommended).slice(0, FIRST)];
+    const others = Map.groupBy(listed.filter((one) => !first.includes(one)), ({ family }) => family);
+    const open = byId("more-methods")?.open;
+    const more = make("details", { id: "more-methods" }, make("summary", {}, "more methods"),
+      ...[...others].map(([family, members]) => make("div", { role: "group", "aria-label": family }, make("p", { class: "soft" }, family), this.chips(members))));
+    more.open = open ?? false;
+    byId("methods").replaceChildren(byId("methods").querySelector("legend"), this.chips(first), ...(others.size ? [more] : []),
+      ...this.chosen.map((name) => this.described(name)).filter(Boolean));
+    this.summarise();
   }
 
-  /** Choose the method of a spec in a row, and show what it is and its settings. */
-  describe(row, spec) {
-    const method = spec ? this.find(spec) : null;
-    const form = method ? SettingsForm.of(method, spec, row.which, this.changed) : null;
-    choose(row.select, form ? method.name : spec);
-    row.form = form;
-    row.node.querySelector(".about-method")?.remove();
-    row.node.querySelector("details")?.remove();
-    if (!method) return;
+  chips(methods) {
+    return make("p", { class: "chips" }, ...methods.map(({ name, about, recommended }) => {
+      const button = make("button", { type: "button", class: "chip", "data-method": name, title: recommended && recommended !== name ? `${about}: ${recommended}` : about, "aria-pressed": String(this.chosen.includes(name)) }, name);
+      button.addEventListener("click", () => this.press(name));
+      return button;
+    }));
+  }
+
+  /** What a chosen method is, and its settings. */
+  described(name) {
+    const method = this.about.methods.find((one) => one.name === name);
+    if (!method) return null;
     const free = method.label_free ? " One map for all labels." : "";
-    const live = method.live ? " You can watch its maps while they are learned." : "";
-    row.node.append(make("p", { class: "soft about-method" }, `${method.about}. Passes of the ${NET}: ${method.passes}.${free}${live}`));
-    if (form && method.settings.length) row.node.append(form.node);
+    const form = method.settings.length ? this.forms.get(name) : null;
+    return make("div", { class: "method" },
+      make("p", { class: "soft about-method" }, make("b", {}, name), ` ${method.about}. Passes of the ${NET}: ${method.passes}.${free}`), ...(form ? [form.node] : []));
+  }
+
+  summarise() {
+    byId("settings-words").textContent = `${this.methods.join(", ") || "no method"} · ${this.net} · hidden ${POSITIONS}: ${this.fill}`;
   }
 }

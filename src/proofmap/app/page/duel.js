@@ -4,7 +4,7 @@ import { post } from "./api.js";
 import { bars } from "./labels.js";
 import { bitsOf, lettersOf } from "./pixels.js";
 import { byId, inPercent, make } from "./shared.js";
-import { counted, ITEM, percent, POSITIONS, verdict } from "./sentences.js";
+import { counted, ITEM, percent, POSITION, POSITIONS, verdict } from "./sentences.js";
 
 const YOURS = ITEM === "photo" ? "your patch" : "your proof";
 const PAUSE = 100; // milliseconds after a stroke
@@ -30,11 +30,11 @@ export class Duel {
     byId("start-part").hidden = !maps.length;
   }
 
-  /** Show the top pixels of a map, as many as the slider of the games shows. */
+  /** Show the top pixels of a map, as many as its picture shows. */
   startFromMap() {
     const cell = this.proofs.scored[Number(byId("start-map").value)];
     if (!cell) return;
-    const count = Math.round(this.proofs.share * cell.ranks.length);
+    const count = Math.round(cell.share * cell.ranks.length);
     byId("target").value = cell.label.label;
     this.easel.replace(Uint8Array.from(cell.ranks, (rank) => Number(rank < count)));
   }
@@ -46,7 +46,10 @@ export class Duel {
     Object.assign(this, { source, photo, net, fill, labels, job, methods, searching, proofs });
     byId("target").replaceChildren(...labels.map(({ label, name }) => make("option", { value: label }, name)));
     if (labels.some(({ label }) => label === target)) byId("target").value = target;
-    if (!keep) this.answer = null;
+    if (!keep) {
+      this.answer = null;
+      byId("painted").hidden = true;
+    }
     this.offerMaps();
     this.easel.load(photo, keep);
   }
@@ -105,8 +108,9 @@ export class Duel {
     const n = this.easel.mask.length;
     const { searching } = this;
     byId("duel").textContent = verdict({ leader: labels[0], target, machine: machine?.f ?? null, method, share, searching });
+    byId("painted").hidden = share === 0;
     byId("sides-name").textContent = target.name;
-    byId("painted-share").textContent = `You show ${percent(share)}: ${Math.round(share * n).toLocaleString("en")} of ${counted(n, POSITIONS.replace(/s$/, ""), POSITIONS)}.`;
+    byId("painted-share").textContent = `You show ${percent(share)}: ${Math.round(share * n).toLocaleString("en")} of ${counted(n, POSITION, POSITIONS)}.`;
     byId("sides").replaceChildren(
       side(YOURS, target.f), ...(machine ? [side(`${method}, as many ${POSITIONS}`, machine.f)] : []), side(`the whole ${ITEM}`, target.whole));
     this.showPair(machine, method);

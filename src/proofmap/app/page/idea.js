@@ -1,9 +1,11 @@
-// "The idea, by hand": four steps on one photo, from results that were computed once (idea.json, made by docs/idea_by_hand.py).
+// One photo and two methods, from results that were computed once (idea.json, made by docs/idea_by_hand.py): the demonstration on the first
+// page, and the page "The idea, by hand" with four steps.
 
+import { ProofCell } from "./cell.js";
 import { bars } from "./labels.js";
-import { composite, pixelsOf } from "./pixels.js";
+import { pixelsOf } from "./pixels.js";
 import { percent } from "./sentences.js";
-import { byId, Curve, inPercent, make, packed, pictureCanvas, proofGlyph } from "./shared.js";
+import { byId, inPercent, interpolated, make } from "./shared.js";
 
 async function decoded(kind, text) {
   const image = new Image();
@@ -12,55 +14,90 @@ async function decoded(kind, text) {
   return image;
 }
 
-/** One proof: what the net is shown, the curve, and what it says. */
+/** The name of a method as people write it. */
+const written = (method) => ({ "grad-cam": "Grad-CAM" })[method] ?? method;
+
+/** One proof: the picture, the curve, and what the net says. */
 class Proof {
   constructor(data, photo, proof, appears) {
     const { name, f } = data.labels[proof.label];
-    Object.assign(this, { data, photo, proof, appears, name, f });
-    this.canvas = pictureCanvas(photo.size, "kept", `What the net is shown of the proof of ${name} by ${proof.method}`);
+    Object.assign(this, { ...proof, name, f, title: `${written(proof.method)}, asked for ${name}` });
+    this.shares = proof.curve.map((_, k) => k / data.steps);
+    const map = { photo, width: data.size, height: data.size, appears: Float32Array.from(appears, (step) => (step + 1) / data.steps) };
+    this.cell = new ProofCell({ name: this.title, map, facts: proof, curve: { shares: this.shares, values: proof.curve }, hidden: data.gray });
     this.said = make("p", { class: "says" });
-    const shares = proof.curve.map((_, k) => k / data.steps);
-    const top = Math.max(...data.proofs.flatMap(({ curve }) => curve));
-    this.curve = new Curve(shares, proof.curve, { end: 1, top, f, words: `What the net says while pixels appear, ${proof.method} for ${name}` });
-    this.node = make("figure", { class: "cell" }, make("figcaption", {}, make("h3", {}, `${name}, by ${proof.method}`)), this.canvas, this.curve.node, this.said);
+    this.node = make("figure", { class: "cell", "data-label": proof.label, "data-method": proof.method },
+      make("figcaption", {}, make("h3", {}, this.title)), this.cell.node, this.said);
   }
 
-  show(step) {
-    composite(this.canvas, this.photo, (i) => this.appears[i] < step);
-    const p = this.proof.curve[step];
-    this.curve.mark(step / this.data.steps, p);
-    this.said.replaceChildren("The net says ", make("em", {}, this.name), " ", make("b", {}, inPercent(p)), `; about the whole photo ${inPercent(this.f)}.`);
+  show(share) {
+    const p = interpolated(this.shares, this.curve, share);
+    this.cell.show({ share });
+    this.said.className = `says ${p > Math.max(1.25 * this.f, 0.05) ? "strong-proof" : ""}`;
+    this.said.replaceChildren(`These ${percent(share)} of the pixels: `, make("b", {}, `${this.name} ${inPercent(p)}`), `. The whole photo: ${inPercent(this.f)}.`);
   }
 }
 
-/** A slider that moves some proofs. */
-function setUpStep(number, proofs) {
-  const slider = byId(`share-${number}`);
-  byId(`cells-${number}`).append(...proofs.map(({ node }) => node));
+/** What two methods gave for two labels of one photo. */
+async function loaded() {
+  const data = await (await fetch("static/idea.json")).json();
+  const [photo, ...maps] = await Promise.all([decoded("jpeg", data.photo), ...data.proofs.map(({ appears }) => decoded("png", appears))]);
+  const size = { width: data.size, height: data.size };
+  const proofs = data.proofs.map((proof, k) => new Proof(data, photo, proof, Uint8Array.from(pixelsOf(maps[k], size), (pixel) => pixel & 255)));
+  return { data, photo, proofs };
+}
+
+/** A slider that moves some proofs; `words` is written beside it. */
+function setUpSlider(slider, words, proofs) {
   const move = () => {
-    byId(`words-${number}`).textContent = percent(Number(slider.value) / 100);
-    for (const proof of proofs) proof.show(Number(slider.value));
+    words.textContent = percent(Number(slider.value) / 100);
+    for (const proof of proofs) proof.show(Number(slider.value) / 100);
   };
   slider.addEventListener("input", move);
+  addEventListener("resize", move);
+  byId("theme").addEventListener("click", move);
   move();
 }
 
+/** Sentences about proofs of a label that the net hardly believes. */
+function judged(proofs) {
+  return proofs.map(({ method, name, f, peak, strength }) => (strength === "strong"
+    ? `${written(method)} makes the net say ${name} up to ${inPercent(peak)}, although it believes ${inPercent(f)}: it proves too much.`
+    : `No part of ${written(method)}'s proof makes the net say more than ${inPercent(peak)}.`)).join(" ");
+}
+
+/** The demonstration on the first page: two methods are asked for the label that the net hardly believes. */
+export class Demonstration {
+  constructor({ data, photo, proofs }) {
+    const wrong = proofs.filter(({ label }) => label === 1);
+    this.node = byId("demo");
+    byId("demo-label").textContent = wrong[0].name;
+    const whole = make("figure", { class: "cell" }, make("figcaption", {}, make("h3", {}, "The photo")),
+      make("img", { src: photo.src, alt: "A rocket at its launch pad", class: "view" }), make("ul", { class: "bars plain" }));
+    bars(whole.querySelector("ul"), data.labels.map(({ name, f }, label) => ({ label, name, f })));
+    byId("demo-cells").append(whole, ...wrong.map(({ node }) => node));
+    setUpSlider(byId("demo-share"), byId("demo-words"), wrong);
+    byId("demo-verdict").textContent = judged(wrong);
+  }
+
+  static async shown() {
+    return new Demonstration(await loaded());
+  }
+}
+
+/** The page with four steps. */
 async function start() {
-  const data = await (await fetch("static/idea.json")).json();
-  const [image, ...maps] = await Promise.all([decoded("jpeg", data.photo), ...data.proofs.map(({ appears }) => decoded("png", appears))]);
-  const size = { width: data.size, height: data.size };
-  const photo = { image, size, view: pixelsOf(image, size), fill: new Uint32Array(data.size ** 2).fill(packed(data.gray)) };
-  byId("photo").getContext("2d").drawImage(image, 0, 0);
+  const { data, photo, proofs } = await loaded();
+  byId("photo").getContext("2d").drawImage(photo, 0, 0);
   bars(byId("idea-bars"), data.labels.map(({ name, f }, label) => ({ label, name, f })));
-  const proofs = data.proofs.map((proof, k) => new Proof(data, photo, proof, pixelsOf(maps[k], size).map((pixel) => pixel & 255)));
-  setUpStep(2, proofs.filter(({ proof }) => proof.label === 0 && proof.method === "belief-mask"));
-  setUpStep(3, proofs.filter(({ proof }) => proof.label === 1));
-  const tooMuch = proofs.filter(({ proof }) => proof.label === 1 && proof.strength === "strong");
-  byId("unsound").textContent = tooMuch.map(({ proof, name, f }) =>
-    `${proof.method} makes the net say ${name} up to ${inPercent(proof.peak)}, although it believes ${inPercent(f)}: it proves too much.`).join(" ");
-  byId("verdicts").append(...proofs.map(({ proof, name, f }) =>
-    make("figure", { class: "cell" }, make("figcaption", {}, make("h3", {}, `${name}, by ${proof.method}`)), proofGlyph({ ...proof, f }))));
+  for (const [step, shown] of [[2, proofs.filter(({ label, method }) => label === 0 && method === "belief-mask")], [3, proofs.filter(({ label }) => label === 1)]]) {
+    byId(`cells-${step}`).append(...shown.map(({ node }) => node));
+    setUpSlider(byId(`share-${step}`), byId(`words-${step}`), shown);
+  }
+  byId("unsound").textContent = judged(proofs.filter(({ label }) => label === 1));
+  byId("verdicts").append(...proofs.map(({ title, words, numbers, strength }) =>
+    make("li", { class: `${strength}-proof` }, make("b", {}, title), ` ${numbers}: `, make("b", { class: "one-word" }, words))));
   document.documentElement.dataset.ready = "true";
 }
 
-start();
+if (byId("idea-bars")) start();

@@ -1,36 +1,41 @@
 // What the net believes, as bars that choose labels, and the search for other labels.
 
 import { get } from "./api.js";
-import { UNBELIEVED, WRONG } from "./sentences.js";
+import { shortPercent, UNBELIEVED, WRONG } from "./sentences.js";
 import { byId, inPercent, make, number } from "./shared.js";
 
-/** A list of labels with bars as long as f. With `press`, each is a button that is pressed or not; `note` says more about a label. */
-export function bars(list, labels, { pressed = new Set(), press = null, marked = new Set(), note = () => "" } = {}) {
+/** A list of labels with bars as long as f. With `press`, each is a button that is pressed or not; `note` says more about a label, and
+ * `more`, if it makes one, is another button below it.
+ */
+export function bars(list, labels, { pressed = new Set(), press = null, marked = new Set(), note = () => "", more = () => null } = {}) {
   const focused = document.activeElement?.dataset?.label;
   list.replaceChildren(...labels.map((one) => {
     const { label, name, f } = one;
-    const inside = [make("span", { class: "name", title: name }, name), make("b", { title: `f = ${number(f)}` }, inPercent(f)), make("span", { class: "bar" })];
+    const inside = [make("span", { class: "name", title: name }, name), make("b", { title: `f = ${number(f)}` }, shortPercent(f)), make("span", { class: "bar" })];
     inside[2].style.setProperty("--f", f ?? 0);
     const words = note(one);
     if (words) inside.push(make("span", { class: "note" }, words));
     if (!press) return make("li", { class: marked.has(label) ? "marked" : null }, ...inside);
     const button = make("button", { type: "button", "data-label": label, "aria-pressed": String(pressed.has(label)) }, ...inside);
     button.addEventListener("click", () => press(label));
-    return make("li", {}, button);
+    return make("li", {}, button, ...[more(one)].filter(Boolean));
   }));
   if (press && focused !== undefined) list.querySelector(`[data-label="${focused}"]`)?.focus();
 }
 
 /** The labels to prove: some of the most probable ones, and others from the search. */
 export class Labels {
-  /** `changed` is called with a message if a label cannot be chosen, `failed` with errors of the server. */
-  constructor(about, { changed, failed }) {
+  /** `changed` is called with a message if a label cannot be chosen, `failed` with errors of the server, `showPart` with the suggestion whose
+   * part of the photo is to be shown, or null.
+   */
+  constructor(about, { changed, failed, showPart }) {
     this.most = about.limits.labels;
     this.first = about.default.labels;
     this.changed = changed;
     this.shown = [];
     this.chosen = new Set();
-    this.notes = new Map();
+    this.notes = this.parts = new Map();
+    this.showPart = showPart;
     this.search = new Search((label) => this.add(label).catch(failed), failed);
   }
 
@@ -39,6 +44,9 @@ export class Labels {
     document.querySelector(".search").hidden = labels.length >= total;
     const believed = labels.filter(({ f }, place) => place === 0 || f >= UNBELIEVED).slice(0, this.first);
     this.notes = new Map(wrong.map(({ label }) => [label, WRONG]));
+    this.parts = new Map();
+    this.part = null;
+    this.showPart(null);
     this.shown = [...labels.filter(({ label }) => !this.notes.has(label)), ...wrong];
     this.chosen = new Set(given ?? [...believed, ...wrong].map(({ label }) => label).slice(0, this.most));
     this.draw();
@@ -47,10 +55,25 @@ export class Labels {
   /** Labels that the net sees in a part of the photo; they are shown, not chosen. */
   suggest(found) {
     for (const one of found) {
-      if (!this.notes.has(one.label)) this.notes.set(one.label, `${inPercent(one.part)} in a part of the photo`);
+      this.parts.set(one.label, one);
       if (!this.shown.some(({ label }) => label === one.label)) this.shown.push(one);
     }
     this.draw();
+  }
+
+  /** The button that shows the part in which the net sees a label. */
+  partButton({ label }) {
+    const seen = this.parts.get(label);
+    if (!seen) return null;
+    const button = make("button", { type: "button", class: "show-part", "aria-pressed": String(this.part === seen) },
+      `${inPercent(seen.part)} in a part: ${this.part === seen ? "hide it" : "show me which part"}`);
+    button.addEventListener("click", () => {
+      this.part = this.part === seen ? null : seen;
+      this.draw();
+      this.showPart(this.part);
+      byId("bars").querySelector(`[data-label="${label}"] + .show-part`).focus();
+    });
+    return button;
   }
 
   /** The chosen labels, most probable first. */
@@ -74,7 +97,7 @@ export class Labels {
 
   draw() {
     const note = ({ label, f }) => this.notes.get(label) ?? (f < UNBELIEVED && this.chosen.has(label) ? WRONG : "");
-    bars(byId("bars"), this.shown, { pressed: this.chosen, press: (label) => this.press(label), note });
+    bars(byId("bars"), this.shown, { pressed: this.chosen, press: (label) => this.press(label), note, more: (one) => this.partButton(one) });
   }
 }
 

@@ -1,13 +1,15 @@
 // Rows, series and texts: chosen or typed; sent to the server; drawn as lists of columns, as lines and as words.
 
 import { get, post, Subject } from "./api.js";
+import { proofWords } from "./cell.js";
 import { channelLegend, SeriesLine } from "./lines.js";
 import { RankedColumns, shadedText, shadeWord, ShownText, textNode } from "./listed.js";
 import { LinePicker, Picker } from "./picker.js";
 import { Cell } from "./proofs.js";
 import { asSentence, counted, ITEM, ITEMS } from "./sentences.js";
-import { byId, make } from "./shared.js";
+import { byId, bytesOf, Curve, make } from "./shared.js";
 
+const LEARNED = 0.2; // the share of an unfinished map that is coloured
 const LISTED = 10; // rows, series or texts of one list
 
 /** A row, series or text; its source is the text, or its place in the data. */
@@ -54,72 +56,86 @@ function part({ positions, words, drawing, count }, name, kept) {
 
 // ---- cells ---------------------------------------------------------------------------------------------------------
 
-/** What the drawings of a finished map need. */
-const drawn = (cell) => ({ ...cell.scores, order: [...cell.ranks], along: cell.scores.insertion.f, f: cell.label.f });
-
-/** The cell of a row: its columns in the order of the map. */
-class RowCell extends Cell {
-  parts() {
-    this.list = make("div", { class: "ranked-columns waiting" });
-    return [this.list];
+/** A cell whose positions have names; only those of the proof are coloured. `draw` makes the drawing of a finished map. */
+class ListedCell extends Cell {
+  /** What the drawing of a finished map needs. */
+  get drawing() {
+    const { scores } = this;
+    return { ...scores, order: [...this.ranks], along: scores.insertion.f, f: this.label.f, heat: bytesOf(scores.map) };
   }
 
-  paint() {} // columns are listed when the map is finished
-
-  finish() {
-    this.columns = new RankedColumns(this.proofs.photo.positions, drawn(this));
-    this.list.replaceWith(this.columns.node);
+  place() {
+    const { insertion: { shares, f }, numbers, strength } = this.scores;
+    this.line = new Curve(shares, f, { end: 1, top: 1, f: this.label.f, words: `Curve of ${this.name}: ${numbers}`, choose: (share) => this.proofs.choose(share) });
+    this.body.replaceChildren(this.draw(), make("div", { class: `proof-cell ${strength}-proof` }, this.line.node, proofWords(this.scores)));
   }
 
-  reveal(shownPlace) {
-    this.columns?.show(shownPlace);
+  reveal(share) {
+    const count = Math.round(share * this.ranks.length);
+    this.line.mark(share, this.at(share));
+    this.showShown((rank) => rank < count);
   }
 }
 
-/** The cell of a text: the words shaded by the map, and the words that are shown. */
-class TextCell extends Cell {
-  parts() {
-    const { words } = this.proofs.photo;
-    this.heat = textNode(words, { class: "words heat" }, () => {});
-    this.kept = new ShownText(words);
-    return [make("div", { class: "texts" }, this.heat, this.kept.node)];
+/** The cell of a row: its columns in the order of the map. */
+class RowCell extends ListedCell {
+  waiting() {
+    return make("div", { class: "ranked-columns waiting" });
   }
 
-  paint(map, signed) {
-    this.heat.querySelectorAll(".word").forEach((word, k) => shadeWord(word, map[k], signed));
+  learn() {} // columns are listed when the map is finished
+
+  draw() {
+    this.columns = new RankedColumns(this.proofs.photo.positions, this.drawing);
+    return this.columns.node;
   }
 
-  finish(map) {
-    const node = shadedText(this.proofs.photo.words, { ...drawn(this), heat: map });
-    this.heat.replaceWith(node);
-    this.heat = node;
+  showShown(shownPlace) {
+    this.columns.show(shownPlace);
+  }
+}
+
+/** The cell of a text: the words of the proof shaded by the map, and the words that are shown. */
+class TextCell extends ListedCell {
+  waiting() {
+    this.heat = textNode(this.proofs.photo.words, { class: "words heat" }, () => {});
+    return this.heat;
   }
 
-  reveal(shownRank) {
+  learn(ranks) {
+    this.heat.querySelectorAll(".word").forEach((word, k) => shadeWord(word, ranks[k] < LEARNED * ranks.length ? 160 : 0, false));
+  }
+
+  draw() {
+    this.kept = new ShownText(this.proofs.photo.words);
+    return make("div", { class: "texts" }, shadedText(this.proofs.photo.words, this.drawing), this.kept.node);
+  }
+
+  showShown(shownRank) {
     this.kept.show((k) => shownRank(this.ranks[k]));
   }
 }
 
-/** The cell of a series: its line, the map behind it, the proof marked, and hidden parts faint. */
-class SeriesCell extends Cell {
-  parts(name) {
+/** The cell of a series: its line, the proof marked, and hidden parts faint. */
+class SeriesCell extends ListedCell {
+  waiting() {
     const { drawing, count } = this.proofs.photo;
-    this.line = new SeriesLine(drawing, count, `Map of ${name} for ${this.label.name} behind the line`);
-    return [this.line.node];
+    this.series = new SeriesLine(drawing, count, `Map of ${this.name} behind the line`);
+    return this.series.node;
   }
 
-  paint(map, signed) {
-    this.line.shade(map, signed);
+  learn(ranks) {
+    this.series.prove(ranks, Math.round(LEARNED * ranks.length), "unknown");
   }
 
-  finish(map) {
-    const { signed, enough, strength } = this.scores;
-    this.paint(map, signed);
-    this.line.prove(this.ranks, enough, strength);
+  draw() {
+    const { order, enough, strength } = this.drawing;
+    this.series.prove(order, enough, strength);
+    return this.series.node;
   }
 
-  reveal(shownRank) {
-    this.line.show((position) => shownRank(this.ranks[position]));
+  showShown(shownRank) {
+    this.series.show((position) => shownRank(this.ranks[position]));
   }
 }
 

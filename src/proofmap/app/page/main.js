@@ -6,12 +6,14 @@ import { Duel } from "./duel.js";
 import { cancelJob, Follower, leaveJob, startJob } from "./job.js";
 import { Labels } from "./labels.js";
 import { inAddress, linkTo, maskFrom, putInAddress, recall, remember } from "./memory.js";
+import { Demonstration } from "./idea.js";
 import { listKind } from "./lists.js";
-import { photoKind } from "./photo.js";
+import { photoKind, showPart } from "./photo.js";
 import { Proofs } from "./proofs.js";
 import { byId, make, setUpCopy } from "./shared.js";
 import { asSentence, ITEM, progressWords } from "./sentences.js";
 import { buttonOf, isOpen, next, stageWords } from "./stages.js";
+import { Tabs } from "./tabs.js";
 
 const SHEET = ITEM === "row" || ITEM === "text" ? [] : [["sheet.png", "Sheet of pictures"]];
 const FILES = [...SHEET, ["page.html", "Page"], ["maps.safetensors", "Maps"]];
@@ -26,7 +28,7 @@ class Page {
     this.choices = new Choices(about, {
       changedNet: () => this.tried(() => this.changeNet()),
       changed: () => this.draw(),
-      press: () => this.tried(() => this.press()),
+      press: () => this.action && this.tried(() => this.run()),
     });
     this.labels = new Labels(about, {
       changed: (words) => {
@@ -35,12 +37,15 @@ class Page {
         this.startDuel();
       },
       failed: (problem) => this.complain(problem),
+      showPart,
     });
     this.labels.ask = async (label) => {
       const { labels } = await this.photo.beliefs(this.choices.net, [label]);
       return labels.find((found) => found.label === label);
     };
     this.proofs = new Proofs(KIND.Cell, KIND.each);
+    this.tabs = new Tabs(() => this.proofs.follow());
+    this.fitted = this.fit();
     this.duel = new Duel((problem) => this.complain(problem), KIND.Board, KIND.part);
     this.follower = new Follower({
       answered: (answer) => this.hear(answer),
@@ -63,20 +68,20 @@ class Page {
     this.stage = next(before, event);
     const words = stageWords(this.stage, answer);
     if (this.stage !== before || event === "waiting") byId("state").textContent = words;
-    byId("progress").hidden = !isOpen(this.stage);
+    for (const id of ["progress-bar", "progress-words", "cancel"]) byId(id).hidden = !isOpen(this.stage);
     byId("cancel").disabled = this.stage === "stopping";
     document.documentElement.dataset.stage = this.stage;
     this.draw();
   }
 
-  /** The button of the choices. It keeps its place and its focus in every stage. */
+  /** The button that starts a job. It keeps its place and its focus in every stage. */
   draw() {
-    const { action, words } = buttonOf(this.stage, { changed: this.changed, labels: this.labels?.list.length ?? 0 });
-    const button = byId("run");
+    const { action, words } = buttonOf(this.stage, {
+      changed: this.changed, labels: this.labels?.list.length ?? 0, methods: this.choices?.methods.length ?? 0,
+    });
     this.action = action;
-    button.textContent = words;
-    button.setAttribute("aria-disabled", String(!action));
-    button.classList.toggle("busy", isOpen(this.stage));
+    byId("run").textContent = words;
+    byId("run").setAttribute("aria-disabled", String(!action));
   }
 
   /** Whether the choices differ from those of the job. */
@@ -90,11 +95,9 @@ class Page {
     return { photo: this.photo?.id, net, labels: this.labels?.list.map(({ label }) => label), methods, fill, seed: 0 };
   }
 
-  /** The button was pressed. */
-  async press() {
-    if (this.action === "run") await this.run();
-    else if (this.action === "stop") await this.stop();
-    else if (this.action === "show") byId("proofs-heading").focus();
+  /** Find out which methods fit the net. */
+  fit() {
+    return this.choices.fit().catch((problem) => this.complain(problem));
   }
 
   async stop() {
@@ -162,7 +165,7 @@ class Page {
     const { net } = this.choices;
     Object.assign(this.labels.search, { net, photo: photo.id });
     this.labels.show({ labels: [] });
-    byId("proofs").hidden = byId("paint").hidden = true;
+    byId("results").hidden = true;
     byId("photo-words").textContent = `${photo.name}: asking …`;
     this.makeRoom();
     this.placed = this.placePictures();
@@ -180,7 +183,7 @@ class Page {
     this.happen("believed");
     this.startDuel();
     byId("photo-words").textContent = photo.name;
-    for (const id of ["believed", "choices"]) byId(id).hidden = false;
+    for (const id of ["believed", "choices", "results"]) byId(id).hidden = false;
     this.suggest(photo, net).catch(() => null); // the page is whole without them
     return true;
   }
@@ -215,14 +218,15 @@ class Page {
     byId("target").value = label;
     if (!byId("target").value) byId("target").selectedIndex = 0;
     this.duel.easel.replace(found);
-    byId("paint").scrollIntoView();
+    this.tabs.open("paint");
   }
 
   /** After the first photo the invitation becomes small. */
   makeRoom() {
     if (document.body.classList.contains("has-photo")) return;
     document.body.classList.add("has-photo");
-    if (ITEM === "photo") byId("invitation").textContent = "Drop or paste another photo here";
+    this.demonstration?.node.remove();
+    if (ITEM === "photo") byId("invitation").textContent = "Drop or paste another photo.";
     const samples = byId("sample-part");
     if (samples.contains(document.activeElement)) samples.querySelector("summary").focus();
     samples.open = false;
@@ -240,9 +244,13 @@ class Page {
   }
 
   async changeNet() {
-    if (!this.photo) return;
+    if (!this.photo) {
+      this.fitted = this.fit();
+      return;
+    }
     this.leaveJob();
     this.happen("net");
+    this.fitted = this.fit();
     if (await this.show()) await this.run();
   }
 
@@ -255,7 +263,7 @@ class Page {
 
   startDuel() {
     const { list } = this.labels;
-    byId("paint").hidden = !list.length;
+    byId("tab-paint").hidden = !list.length;
     byId("share-link").hidden = !this.job;
     byId("link-part").hidden = true;
     if (!list.length || this.pictures?.of !== this.photo) return;
@@ -267,8 +275,10 @@ class Page {
   /** Find proofs of the chosen labels. */
   async run() {
     const { photo } = this;
+    await this.fitted;
+    if (photo !== this.photo) return;
     const before = this.asked();
-    if (!before.labels.length) return;
+    if (!before.labels.length || !before.methods.length) return;
     this.leaveJob();
     this.request = before;
     this.happen("run");
@@ -298,7 +308,6 @@ class Page {
     this.request = request;
     this.happen("job");
     byId("run-words").textContent = "";
-    byId("proofs").hidden = false;
     byId("saving").hidden = true;
     this.proofs.begin(job, request, this.labels.list, this.pictures);
     this.startDuel();
@@ -393,6 +402,7 @@ async function start() {
     return;
   }
   const page = new Page(about);
+  if (ITEM === "photo") page.demonstration = await Demonstration.shown();
   const named = inAddress();
   if (named.job) await page.tried(() => page.resume(named));
   document.documentElement.dataset.ready = "true";

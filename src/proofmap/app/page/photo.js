@@ -4,7 +4,7 @@ import { picture, post, send, Subject } from "./api.js";
 import { Easel } from "./easel.js";
 import { composite, pixelsOf } from "./pixels.js";
 import { PhotoCell } from "./proofs.js";
-import { byId, make, pictureCanvas } from "./shared.js";
+import { byId, inPercent, make, pictureCanvas } from "./shared.js";
 
 const FIRST_SAMPLES = 5; // the others are behind a fold
 
@@ -74,7 +74,7 @@ const pictureIn = (files) => files.find((file) => file.type.startsWith("image/")
 async function placed(photo, { net, fill }) {
   const [image, hidden] = await Promise.all([photo.view(net), photo.fill(net, fill)]);
   const size = { width: image.naturalWidth, height: image.naturalHeight };
-  return { of: photo, image, size, count: size.width * size.height, view: pixelsOf(image, size), fill: pixelsOf(hidden, size) };
+  return { of: photo, image, size, count: size.width * size.height, hidden, view: pixelsOf(image, size), fill: pixelsOf(hidden, size) };
 }
 
 /** Show the photo as the net sees it. */
@@ -83,6 +83,17 @@ function shown({ image, size }) {
   Object.assign(canvas, size);
   canvas.getContext("2d").drawImage(image, 0, 0);
   canvas.hidden = false;
+}
+
+/** Outline a part of the photo, in which the net sees another label; null removes the outline. */
+export function showPart(seen) {
+  const box = byId("part-box");
+  if (!box) return;
+  box.hidden = !seen;
+  byId("part-words").textContent = seen ? `This part alone makes the net say “${seen.name}” ${inPercent(seen.part)}; the whole photo ${inPercent(seen.f)}.` : "";
+  if (!seen) return;
+  const inShares = (value) => `${100 * value}%`;
+  [box.style.left, box.style.top, box.style.width, box.style.height] = seen.box.map(inShares);
 }
 
 /** What the net was shown, with a caption. */

@@ -1,105 +1,97 @@
-// The maps of a job: a row for each method, a column for each label, all moved by one slider.
+// The proofs of a job: a row for each method, a column for each label. Each is cut where it reaches the belief, until the slider moves them all.
 
 import { get } from "./api.js";
-import { composite, ranked, ranksOf, resized } from "./pixels.js";
-import {
-  byId, bytesOf, Curve, DIVERGING, grayUnderHeat, heatColour, INFERNO, inPercent, interpolated, make, number, packed, paintOver, pictureCanvas, proofGlyph,
-} from "./shared.js";
-import { counted, ITEM, percent, POSITIONS, UNBELIEVED, WRONG } from "./sentences.js";
+import { drawHeat, heatLegend, ProofCell } from "./cell.js";
+import { ranked, ranksOf, resized } from "./pixels.js";
+import { byId, bytesOf, inPercent, interpolated, make, number, pictureCanvas } from "./shared.js";
+import { counted, percent, POSITION, POSITIONS, shortPercent, UNBELIEVED, WRONG } from "./sentences.js";
 
 const PLAYED = 6000; // milliseconds from nothing to all
 
-/** One label by one method: the current map, its top positions, and, once scored, the curve. A subclass draws the map: `parts` makes
- * what stands below the label's name, `paint` shows a map, `finish` a scored one, and `reveal` the positions that the slider shows.
+/** One label by one method: the mask while it is learned, then the proof. A subclass draws: `waiting` makes what stands there at first,
+ * `learn` shows the ranks of an unfinished mask, `place` a finished proof, and `reveal` the share of the positions that is shown.
  */
 export class Cell {
   constructor(proofs, method, label) {
     Object.assign(this, { proofs, method, label, ranks: null, scores: null });
-    this.curve = make("div", { class: "curve" });
-    this.reading = make("p", { class: "reading-off" }, "waiting …");
-    this.verdict = make("p");
+    this.name = `${proofs.request.methods[method]} for ${label.name}`;
+    this.reading = make("span", { class: "reading-off" }, "waiting …");
+    this.body = make("div", { class: "drawn" }, this.waiting());
     this.node = make("figure", { class: "cell", "data-method": method, "data-label": label.label },
-      make("figcaption", {}, make("h4", {}, label.name),
-        make("span", { class: "soft", title: `f = ${number(label.f)}` }, label.f < UNBELIEVED ? WRONG : `believed ${inPercent(label.f)}`)),
-      ...this.parts(proofs.request.methods[method]), make("div", { class: "facts-of" }, this.curve, this.reading, this.verdict));
+      make("figcaption", {}, make("h3", { title: label.name }, label.name),
+        make("p", { class: "under" }, make("span", { class: "soft", title: `f = ${number(label.f)}` }, label.f < UNBELIEVED ? WRONG : `believed ${inPercent(label.f)}`), this.reading)),
+      this.body);
   }
 
-  /** The finished map with its curves. */
+  /** The finished map with its curve. */
   scored(scores) {
     this.scores = scores;
     this.ranks = ranksOf(scores.order, scores.width * scores.height);
-    this.finish(bytesOf(scores.map));
-    const glyph = proofGlyph({ ...scores, average: scores.area }, { whole: `whole ${ITEM}`, positions: POSITIONS });
-    this.verdict.replaceWith(glyph);
-    this.verdict = glyph;
+    this.place();
   }
 
   /** Show a mask that is being learned. */
   live(event) {
     if (this.scores) return;
-    const map = this.sized(event);
-    this.step = `step ${event.step.toLocaleString("en")} of ${event.steps.toLocaleString("en")}`;
-    this.paint(map, false);
-    this.ranks = ranked(map);
-    this.show();
+    this.learn(ranked(this.sized(event)));
+    this.reading.textContent = `step ${event.step} of ${event.steps}`;
   }
 
   sized({ data }) {
     return bytesOf(data);
   }
 
-  finish(map) {
-    this.paint(map, this.scores.signed);
+  /** The share of the positions that is shown. */
+  get share() {
+    return this.proofs.moved ? this.proofs.share : this.scores.cut;
   }
 
-  drawCurve(game, top) {
-    const { shares, f } = this.scores[game];
-    const words = `${game} curve of ${this.proofs.request.methods[this.method]} for ${this.label.name}, f ${number(this.label.f)}`;
-    this.drawn = new Curve(shares, f, { end: 1, top, f: this.label.f, words });
-    this.curve.replaceWith(this.drawn.node);
-    this.curve = this.drawn.node;
+  /** The label's probability at a share of the positions. */
+  at(share) {
+    const { shares, f } = this.scores.insertion;
+    return share >= 1 ? this.scores.belief : interpolated(shares, f, share);
   }
 
   /** Follow the slider. */
   show() {
-    if (!this.ranks) return;
-    const { share, game } = this.proofs;
-    const count = Math.round(share * this.ranks.length);
-    this.reveal(game === "insertion" ? (rank) => rank < count : (rank) => rank >= count);
-    if (!this.scores) {
-      this.reading.textContent = this.step;
-      return;
-    }
-    const whole = share === (game === "insertion" ? 1 : 0);
-    const p = whole ? this.scores.f : interpolated(this.scores[game].shares, this.scores[game].f, share);
-    this.drawn.mark(share, p);
-    this.reading.replaceChildren(`${this.proofs.shareWords}: `, make("b", {}, inPercent(p)));
+    if (!this.scores) return;
+    this.reveal(this.share);
+    this.reading.replaceChildren(...(this.proofs.moved ? [`${this.proofs.wordsFor(this.share)}: `, make("b", {}, shortPercent(this.at(this.share)))] : []));
   }
 }
 
-/** The cell of a photo: the heat map, and the pixels that are shown. */
+/** The cell of a photo. */
 export class PhotoCell extends Cell {
-  parts(name) {
-    const { size } = this.proofs.photo;
-    this.heat = pictureCanvas(size, "heat waiting", `Map of ${name} for ${this.label.name}`);
-    this.kept = pictureCanvas(size, "kept waiting", `The part of the photo that the map of ${name} for ${this.label.name} shows`);
-    return [this.heat, this.kept];
+  waiting() {
+    this.canvas = pictureCanvas(this.proofs.photo.size, "heat waiting", `Map of ${this.name}`);
+    return this.canvas;
   }
 
   sized({ width, height, data }) {
     return resized(bytesOf(data), { width, height }, this.proofs.photo.size);
   }
 
-  paint(map, signed) {
-    const stops = signed ? DIVERGING : INFERNO;
-    const colours = Uint32Array.from({ length: 256 }, (_, value) => packed(heatColour(value / 255, stops)));
-    this.heat.classList.remove("waiting");
-    paintOver(this.heat, this.proofs.photo.image, (pixels) => map.forEach((value, i) => { pixels[i] = colours[value]; }), grayUnderHeat);
+  map(ranks) {
+    const { image, size } = this.proofs.photo;
+    return { photo: image, ...size, appears: Float32Array.from(ranks, (rank) => (rank + 1) / ranks.length) };
   }
 
-  reveal(shown) {
-    this.kept.classList.remove("waiting");
-    composite(this.kept, this.proofs.photo, (i) => shown(this.ranks[i]));
+  learn(ranks) {
+    this.canvas.classList.remove("waiting");
+    drawHeat(this.canvas, this.map(ranks));
+  }
+
+  place() {
+    const { insertion: { shares, f }, signed, map } = this.scores;
+    this.drawn = new ProofCell({
+      name: this.name, map: this.map(this.ranks), facts: this.scores, curve: { shares, values: f }, hidden: this.proofs.photo.hidden,
+      values: signed ? bytesOf(map) : null, choose: (share) => this.proofs.choose(share),
+    });
+    this.body.replaceChildren(this.drawn.node);
+  }
+
+  reveal(share) {
+    this.drawn.show({ share: Math.round(share * this.ranks.length) / this.ranks.length, mode: this.proofs.view });
   }
 }
 
@@ -107,15 +99,17 @@ export class PhotoCell extends Cell {
 export class Proofs {
   /** `Shown` is the class of cells; `each`: the slider has a step for each position. */
   constructor(Shown, each = false) {
-    Object.assign(this, { Shown, each, cells: [] });
-    byId("share").addEventListener("input", () => this.follow());
+    Object.assign(this, { Shown, each, cells: [], moved: false });
+    byId("share").addEventListener("input", () => this.move());
     byId("play").addEventListener("click", () => (this.playing ? this.stop() : this.play()));
-    for (const radio of document.querySelectorAll("[name=game]")) {
-      radio.addEventListener("change", () => {
-        this.drawCurves();
-        this.follow();
-      });
-    }
+    byId("each-own").addEventListener("click", () => {
+      this.stop();
+      this.moved = false;
+      this.follow();
+    });
+    for (const radio of document.querySelectorAll("[name=view]")) radio.addEventListener("change", () => this.follow());
+    addEventListener("resize", () => this.follow());
+    byId("theme").addEventListener("click", () => this.follow());
   }
 
   get share() {
@@ -127,26 +121,25 @@ export class Proofs {
     return Number(byId("share").max);
   }
 
-  /** What the slider shows, in words. */
-  get shareWords() {
-    return this.each ? counted(Math.round(this.share * this.photo.count), POSITIONS.replace(/s$/, ""), POSITIONS) : `at ${percent(this.share)}`;
+  /** How pictures are drawn: proof, heat or seen. */
+  get view() {
+    return document.querySelector("[name=view]:checked")?.value ?? "proof";
   }
 
-  get game() {
-    return document.querySelector("[name=game]:checked").value;
+  /** A share of the positions in words. */
+  wordsFor(share) {
+    return this.each ? counted(Math.round(share * this.photo.count), POSITION, POSITIONS) : `at ${percent(share)}`;
   }
 
-  /** Make empty cells for all maps of a request. `photo` has `image`, `size`, `view` and `fill`; labels have name and f. */
+  /** Make empty cells for all maps of a request. `photo` has `image`, `size` and `hidden`, or what a list needs; labels have name and f. */
   begin(job, request, labels, photo) {
-    Object.assign(this, { job, request, labels, photo });
-    if (this.each && this.steps !== photo.count) {
-      byId("share").max = photo.count;
-      byId("share").value = Math.ceil(photo.count / 5);
-    }
-    byId("signed-legend").hidden = true;
+    this.stop();
+    Object.assign(this, { job, request, labels, photo, moved: false });
+    byId("share").max = this.each ? photo.count : 200;
+    byId("share").value = 0;
     this.cells = request.methods.map((_, method) => labels.map((label) => new this.Shown(this, method, label)));
     byId("rows").replaceChildren(...this.cells.map((cells, method) => make("section", { class: "row by-method", "aria-label": request.methods[method] },
-      make("header", {}, make("h4", {}, request.methods[method])),
+      make("h2", {}, request.methods[method]),
       make("div", { class: "cells", tabindex: "0", role: "group", "aria-label": `Labels by ${request.methods[method]}` }, ...cells.map(({ node }) => node)))));
     this.follow();
   }
@@ -160,8 +153,6 @@ export class Proofs {
     const scores = await get(`api/jobs/${job}/maps/${event.method}/${event.label}`);
     if (job !== this.job) return;
     cell.scored(scores);
-    if (scores.signed) byId("signed-legend").hidden = false;
-    this.drawCurves();
     this.follow();
   }
 
@@ -180,36 +171,52 @@ export class Proofs {
     return this.cells.flat().filter(({ scores }) => scores);
   }
 
-  /** Draw all curves on one scale, because labels are side by side. */
-  drawCurves() {
-    const top = Math.max(1e-6, ...this.scored.flatMap((cell) => [cell.label.f ?? 0, ...cell.scores[this.game].f]));
-    for (const cell of this.scored) cell.drawCurve(this.game, top);
+  /** Set the slider to a share of the positions. */
+  choose(share) {
+    byId("share").value = Math.round(share * this.steps);
+    this.move();
+  }
+
+  move() {
+    this.moved = true;
+    this.follow();
   }
 
   follow() {
     if (!this.photo) return;
+    const first = this.scored[0];
+    if (!this.moved && first) byId("share").value = Math.round(first.scores.cut * this.steps);
     const n = this.photo.count;
     const count = Math.round(this.share * n);
     const shown = this.each ? "" : `${percent(this.share)} · `;
-    byId("share-name").textContent = `${POSITIONS[0].toUpperCase()}${POSITIONS.slice(1)} ${this.game === "insertion" ? "shown" : "hidden"}`;
-    byId("share-words").textContent = `${shown}${count.toLocaleString("en")} of ${n.toLocaleString("en")} ${POSITIONS}`;
-    byId("share").setAttribute("aria-valuetext", `${percent(this.share)}, ${count} of ${n} ${POSITIONS}`);
+    const words = this.moved ? `${shown}${count.toLocaleString("en")} of ${n.toLocaleString("en")} ${POSITIONS}` : "each where it reaches the belief";
+    byId("share-words").textContent = words;
+    byId("share").setAttribute("aria-valuetext", words);
+    byId("each-own").hidden = !this.moved;
+    byId("bands").hidden = this.view !== "heat";
+    if (this.view === "heat") this.drawLegend();
     this.frame ??= requestAnimationFrame(() => {
       this.frame = undefined;
       for (const cell of this.cells.flat()) cell.show();
     });
   }
 
+  drawLegend() {
+    const ends = make("i", { class: "colour-bar diverging", role: "img", "aria-label": "blue, against the label, through white, zero, to orange, for the label" });
+    byId("bands").replaceChildren(heatLegend(POSITIONS),
+      ...(this.scored.some(({ scores }) => scores.signed) ? [make("p", { class: "legend", id: "signed-legend" }, make("b", {}, "Signed maps"), " against the label ", ends, " for the label")] : []));
+  }
+
   /** Move the slider from nothing to all; in ten steps if the visitor prefers reduced motion. */
   play() {
-    const from = byId("share").value >= this.steps ? 0 : Number(byId("share").value);
+    const from = !this.moved || byId("share").value >= this.steps ? 0 : Number(byId("share").value);
     const begun = performance.now();
     const coarse = matchMedia("(prefers-reduced-motion: reduce)").matches ? Math.ceil(this.steps / 10) : 1;
-    byId("play").textContent = "Stop";
+    byId("play").textContent = "Pause";
     const move = (now) => {
       const step = from + (this.steps * (now - begun)) / PLAYED;
       byId("share").value = Math.min(this.steps, Math.floor(step / coarse) * coarse);
-      this.follow();
+      this.move();
       if (step < this.steps) this.playing = requestAnimationFrame(move);
       else this.stop();
     };

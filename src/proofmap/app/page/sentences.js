@@ -4,6 +4,7 @@ import { inPercent } from "./shared.js";
 
 /** What the page is about, and what a proof of it is made of. */
 export const { item: ITEM = "photo", items: ITEMS = "photos", positions: POSITIONS = "pixels" } = document.documentElement.dataset;
+export const POSITION = POSITIONS.replace(/s$/, "");
 export const NET = ITEM === "photo" ? "net" : "model";
 const PART = ITEM === "photo" ? "Your patch" : "Your proof";
 
@@ -18,6 +19,9 @@ export const counted = (n, one, many = `${one}s`) => `${n.toLocaleString("en")} 
 
 /** A share in percent, with one decimal where it is needed. */
 export const percent = (share) => `${(100 * share).toFixed(1).replace(/\.0$/, "")} %`;
+
+/** A probability in percent, with signs for words. */
+export const shortPercent = (p) => inPercent(p).replace("less than ", "<").replace("more than ", ">");
 
 /** A duration in words. */
 export function duration(seconds) {

@@ -22,14 +22,17 @@ export const next = (stage, event) => NEXT[stage][event] ?? stage;
 /** Whether a job is under way. */
 export const isOpen = (stage) => ["starting", "waiting", "running", "stopping"].includes(stage);
 
-/** What the button does and says. `changed`: the choices differ from those of the job; `labels`: how many are chosen. */
-export function buttonOf(stage, { changed = true, labels = 1 } = {}) {
-  if (stage === "stopping") return { action: null, words: "Stopping …" };
-  if (isOpen(stage) && changed && stage !== "starting") return { action: labels ? "run" : null, words: "Find these proofs instead" };
-  if (isOpen(stage)) return { action: "stop", words: "Finding … (stop)" };
+/** What the button that starts a job does and says. Another button stops it. `changed`: the choices differ from those of the job; `labels`,
+ * `methods`: how many are chosen.
+ */
+export function buttonOf(stage, { changed = true, labels = 1, methods = 1 } = {}) {
   if (stage === "reading") return { action: null, words: `Reading the ${ITEM} …` };
-  if (stage === "done" && !changed) return { action: "show", words: "Show the proofs" };
+  if (stage === "stopping") return { action: null, words: "Stopping …" };
+  if (stage === "starting" || (isOpen(stage) && !changed)) return { action: null, words: "Finding …" };
+  if (stage === "done" && !changed) return { action: null, words: "Found" };
   if (!labels) return { action: null, words: "Choose a label to prove" };
+  if (!methods) return { action: null, words: "Choose a method" };
+  if (isOpen(stage)) return { action: "run", words: "Find these instead" };
   return { action: "run", words: changed || stage === "ready" ? `Find the ${labels === 1 ? "proof" : "proofs"}` : "Try again" };
 }
 
@@ -38,9 +41,9 @@ export function stageWords(stage, { place = 1, message = "", labels = 0, methods
   switch (stage) {
     case "starting": return "Sending the request …";
     case "waiting": return place === 1 ? "Waiting: next in the queue." : `Waiting: number ${place} in the queue.`;
-    case "running": return `Finding the maps of ${counted(labels, "label")} by ${counted(methods, "method")}.`;
+    case "running": return `Finding the proofs of ${counted(labels, "label")} by ${counted(methods, "method")}.`;
     case "stopping": return "Stopping after the current step.";
-    case "done": return "Done. Move the slider to try the proofs.";
+    case "done": return "Done. Each proof is cut where it reaches the belief; the slider moves them all.";
     case "cancelled": return "Stopped. What was finished is shown.";
     case "failed": return `Failed: ${message || "no reason was given"}`;
     default: return "";

@@ -1,7 +1,7 @@
 // Series, drawn: a line for each channel, with the value of a map behind it, the proof marked, and hidden parts faint.
 // Shared by the report and the page of `proofmap serve`. The report has all scripts in one, so it leaves out the import.
 
-import { DIVERGING, heatColour, make } from "./shared.js";
+import { DIVERGING, heatColour, make, verdictColour } from "./shared.js";
 
 const TALL = 100; // height of a drawing in its own units
 
@@ -71,7 +71,7 @@ class SeriesLine {
 
   /** Mark the first `enough` positions of the `order` of a map in the colour of the verdict. */
   prove(order, enough, strength) {
-    this.node.style.setProperty("--verdict", `var(--${strength === "unknown" ? "soft" : strength})`);
+    this.node.style.setProperty("--verdict", verdictColour(strength));
     this.draw("proves", (position) => order[position] < enough);
     this.backs.forEach((back, k) => back.classList.toggle("proves", order[this.bands[k].first] < enough));
   }

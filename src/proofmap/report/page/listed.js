@@ -1,7 +1,7 @@
 // Rows and texts, drawn: words shaded by a map and shown one by one, and columns in the order of a map with the belief after each.
 // Shared by the report and the page of `proofmap serve`. The report has all scripts in one, so it leaves out the import.
 
-import { DIVERGING, heatColour, inPercent, make } from "./shared.js";
+import { DIVERGING, heatColour, inPercent, make, verdictColour } from "./shared.js";
 
 /** A text with one element for each word; `dress` is called with each element and the number of its word. */
 function textNode(words, attributes, dress) {
@@ -32,7 +32,7 @@ function shadedText(words, { heat, order, along, enough, strength, signed }) {
     if (order[k] < enough) word.classList.add("proves");
     word.title = `number ${order[k] + 1} of the map; with it ${inPercent(along[order[k] + 1])}`;
   });
-  node.style.setProperty("--verdict", `var(--${strength})`);
+  node.style.setProperty("--verdict", verdictColour(strength));
   return node;
 }
 
@@ -65,9 +65,10 @@ class RankedColumns {
       for (const line of rest) line.hidden = false;
       more.remove();
     });
-    this.node = make("div", { class: `ranked-columns ${strength}-list` },
+    this.node = make("div", { class: "ranked-columns" },
       make("ol", {}, this.line({ name: "nothing shown", value: "" }, along[0], false), ...this.lines), ...(rest.length ? [more] : []));
     this.node.style.setProperty("--f", f ?? 0);
+    this.node.style.setProperty("--verdict", verdictColour(strength));
   }
 
   line({ name, short, value }, p, proves) {

@@ -168,6 +168,9 @@ const WHY = {
   unknown: "there is no average to judge by",
 };
 
+/** The colour of a verdict, by the key of its word. */
+const verdictColour = (strength) => `var(--${{ over: "amber", trifle: "soft", unknown: "soft" }[strength] ?? strength})`;
+
 /** A probability in percent, as a person reads it. */
 function inPercent(p) {
   if (p === null || p === undefined || Number.isNaN(p)) return "-";
@@ -218,5 +221,5 @@ function setUpCopy() {
 
 export {
   byId, make, number, interpolated, bytesOf, INFERNO, DIVERGING, heatColour, packed, scratch, paintOver, grayUnderHeat, pictureCanvas,
-  Curve, VERDICTS, WHY, inPercent, proofGlyph, setUpCopy,
+  Curve, VERDICTS, WHY, verdictColour, inPercent, proofGlyph, setUpCopy,
 };
