@@ -103,6 +103,4 @@ class PageParts(HTMLParser):
         sources = [str(a["src"]) for tag, a in self.elements if tag == "img" and a.get("class") == "levels"]
         own = sources[image * len(shown["methods"]) : (image + 1) * len(shown["methods"])]
         sheets = [np.asarray(Image.open(io.BytesIO(base64.b64decode(uri.partition(",")[2])))) for uri in own]
-        grid = np.concatenate(sheets).reshape(-1, shown["height"], shown["width"])
-        summed: np.ndarray = grid.cumsum(axis=1, dtype=np.uint8).cumsum(axis=2, dtype=np.uint8)
-        return summed
+        return np.concatenate(sheets)[..., 0].reshape(-1, shown["height"], shown["width"])

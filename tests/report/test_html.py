@@ -27,7 +27,8 @@ from proofmap.report.html import write_report
 from proofmap.report.pictures import displayed
 from proofmap.results import score_tables
 from proofmap.results.statistics import Score
-from proofmap.results.verdict import verdict
+from proofmap.results.tables import number
+from proofmap.results.verdict import ENOUGH, fully_proved, verdict
 from tests.report.pages import STRANGE, PageParts, judged, listed
 from tests.toys import normal
 
@@ -44,14 +45,14 @@ def page(evaluation: pm.Evaluation, tmp_path_factory: pytest.TempPathFactory) ->
     )
 
 
-@pytest.mark.parametrize("n", [1, 7, 199, 200, 1024])
+@pytest.mark.parametrize("n", [1, 7, 100, 101, 1024])
 def test_levels_say_exactly_what_the_ranking_keeps_at_every_step(n: int) -> None:
     maps = torch.stack([normal(n), normal(n).round(), torch.zeros(n)])  # distinct values, ties, all equal
     counts = page_pictures.slider_counts(n)
     levels = page_pictures.levels_of(rank(maps), counts)
-    steps = len(counts) - 1
-    for k in range(steps + 1):
-        assert ((levels <= k) == keep_top(maps, k / steps).numpy()).all()
+    assert counts[0] == 0 and counts[-1] == n and len(counts) <= 101
+    for k, count in enumerate(counts):
+        assert ((levels <= k) == keep_top(maps, count / n).numpy()).all()
 
 
 @pytest.mark.parametrize("ties", ["index", "center", "random"])
@@ -80,13 +81,13 @@ def test_a_label_free_map_is_stored_once(evaluation: pm.Evaluation, page: PagePa
     assert len(page.levels(0)) == 9
 
 
-def test_colours_by_level_are_the_colours_by_value() -> None:
+def test_values_by_level_are_the_values_of_a_signed_map() -> None:
     heat = normal(64, 64)
     counts = page_pictures.slider_counts(heat.numel())
     levels = page_pictures.levels_of(rank(heat[None]), counts)[0]
     table = np.array(page_pictures.heat_table(heat, levels, len(counts) - 1))
-    difference = np.abs(table[levels].reshape(64, 64) - 255 * displayed(heat))
-    assert difference.mean() < 1.5 and difference.max() < 30
+    difference = np.abs(table[levels].reshape(64, 64) - 255 * displayed(heat, signed=True))
+    assert difference.mean() < 8
 
 
 def test_curves_f_and_areas_are_the_evaluations(evaluation: pm.Evaluation, page: PageParts) -> None:
@@ -96,8 +97,11 @@ def test_curves_f_and_areas_are_the_evaluations(evaluation: pm.Evaluation, page:
             assert [a["average"] for a in method["labels"]] == pytest.approx(
                 result.insertion.auc[i].tolist(), rel=1e-8
             )
-            assert np.allclose(method["curve"], result.insertion.probabilities[i], rtol=1e-8)
-    assert page.record["curve_counts"][0] == evaluation.results[0].insertion.counts.tolist()
+            at, own = page.record["curve_counts"][0], result.insertion.counts.tolist()
+            for place, curve in enumerate(method["curve"]):
+                assert np.allclose(
+                    curve, np.interp(at, own, result.insertion.probabilities[i, place]), rtol=1e-6
+                )
 
 
 def test_a_curve_of_every_count_is_thinned_to_the_sliders_counts_and_stays_exact(tmp_path: Path) -> None:
@@ -137,12 +141,30 @@ def test_verdicts_never_round_up_to_the_bar(evaluation: pm.Evaluation) -> None:
         assert label["strength"] == kind and label["words"].startswith(words)
 
 
-def test_the_table_prints_what_the_terminal_prints(evaluation: pm.Evaluation, page: PageParts) -> None:
-    _, rows = score_tables.score_cells(evaluation)
-    table = " ".join(page.text.split("All scores")[1].split("Image by image")[0].split())
-    for row in rows:
+def table_of(page: PageParts) -> str:
+    return " ".join(page.text.split("How to read this")[0].rpartition(" Methods ")[2].split())
+
+
+def test_the_table_prints_what_the_terminal_prints(
+    evaluation: pm.Evaluation, page: PageParts, tmp_path: Path
+) -> None:
+    """Below twenty images a dot for each, which has the words of its value; from twenty on intervals, and one plot."""
+    few, many = table_of(page), listed(evaluation, ENOUGH)
+    long = PageParts(write_report(many, tmp_path / "many.html"))
+    for result, row in zip(many.results, score_tables.score_cells(many)[1], strict=True):
         cells = re.sub(r"[\[\]()]", "", " ".join(row[1:])).replace(",", " –")
-        assert cells in table  # all of a method's values and intervals, in their order
+        proved = "{} of {}".format(*fully_proved(result))
+        assert f"{proved} {cells}" in table_of(long)  # all of a method's values and intervals, in their order
+    for result in evaluation.results:
+        assert " ".join(number(s.value) for s in result.scores) in few and "–" not in few
+    dots = [a["data-words"] for t, a in page.elements if t == "circle" and "dot-mark" in str(a.get("class"))]
+    values = [
+        f"{n}: soundness {number(v)}"
+        for r in evaluation.results
+        for n, v in zip(evaluation.image_names, r.values["soundness"].tolist(), strict=True)
+    ]
+    assert [words for words in dots if ": soundness " in str(words)] == values
+    assert [sum(a.get("class") == "plot" for _, a in each.elements) for each in (page, long)] == [0, 1]
 
 
 def test_any_name_is_text(page: PageParts) -> None:
@@ -261,10 +283,10 @@ def test_the_table_says_how_many_images_count_where_that_differs(
     scores = tuple(replace(s, n=2) if s.name == "soundness" else s for s in results[0].scores)
     results[0] = replace(results[0], values=values, scores=scores)
     uneven = replace(evaluation, results=tuple(results))
-    text = PageParts(write_report(uneven, tmp_path / "r.html")).text
-    table = " ".join(text.split("All scores")[1].split("Image by image")[0].split())
+    shown = PageParts(write_report(uneven, tmp_path / "r.html"))
+    table, text = table_of(shown), shown.text
     assert table.count(" n=2 ") == 1 and table.count(" n=3 ") == 2
-    assert "over different images" in table
+    assert "over different images" in text
     assert "n=" not in PageParts(write_report(evaluation, tmp_path / "s.html")).text
 
 
@@ -286,7 +308,7 @@ def test_the_page_of_explain_begins_with_what_the_net_says(tmp_path: Path) -> No
     top = found.label_names[int(found.labels[0, 0])]
     says = f"The net says {top}, {100 * float(found.f[0, 0]):.0f} %"
     words = [text.strip() for text in page.text.splitlines()]
-    parts = ("What each map proves", "The scores of the method", "Every image in numbers")
+    parts = ("What each map proves", "Every image in numbers", "The scores of the method")
     places = [words.index(part) for part in (says, *parts)]
     assert places == sorted(places)
     assert not any(attributes.get("class") == "plot" for _, attributes in page.elements)
@@ -301,7 +323,6 @@ def test_the_page_of_explain_sets_methods_side_by_side(tmp_path: Path) -> None:
     matches = [[a["strength"] == "match" for a in m["labels"]] for m in page.record["pictured"][0]["methods"]]
     for name, label_matches in zip(methods, matches, strict=True):
         assert f"{name} {sum(label_matches) or 'none'}" in detail
-    assert "A row for each method, a column for each label" in page.text
 
 
 def test_a_page_tells_which_maps_are_signed_and_what_their_colours_mean(tmp_path: Path) -> None:
@@ -316,9 +337,9 @@ def test_a_page_tells_which_maps_are_signed_and_what_their_colours_mean(tmp_path
     ).read_text("utf-8")
     heat = both.map_of(both.results[1], 0, 0)
     levels = np.asarray(page_pictures.levels_of(rank(heat[None]), page.record["counts"]))[0]
-    table = page_pictures.heat_table(heat, levels, len(page.record["counts"]) - 1, signed=True)
+    table = page_pictures.heat_table(heat, levels, len(page.record["counts"]) - 1)
     zero = int(levels[int(heat.flatten().abs().argmin())])
-    assert abs(table[zero] - 127.5) < 4 and table[1] > 250 and table[-1] < 5
+    assert abs(table[zero] - 127.5) < 4 and table[1] > 250 and table[-1] < 45
     plain = PageParts(write_report(judged(1, methods=["gradient"], labels="top2"), tmp_path / "b.html"))
     assert not any(a.get("class") == "colour-bar diverging" for _, a in plain.elements)
 
@@ -328,8 +349,10 @@ def test_the_page_says_over_how_many_labels_soundness_is_and_how_maps_were_store
 ) -> None:
     page = PageParts(write_report(evaluation, tmp_path / "a.html", stored="float16"))
     assert any("worst of 4 of 6 labels" in reason for reason in verdict(evaluation).reasons)
-    assert "Soundness over 4 of 6 labels" in page.text.split("All scores")[1]
-    assert "maps stored as float16: pixels of nearly equal value may be in another order here" in page.text
+    assert "Soundness over 4 of 6 labels" in page.text.split("How this was made")[-1]
+    assert (
+        "Maps are stored as float16: pixels of nearly equal value may be in another order here" in page.text
+    )
     for stored in ("", "float32"):
         assert "float16" not in PageParts(write_report(evaluation, tmp_path / "b.html", stored=stored)).text
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-import io
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 import proofmap as pm
-from proofmap.core.ranking import keep_top
-from proofmap.report import opening as openings
 from proofmap.report.html import write_report
-from proofmap.results.proof_shape import ProofShape, shape_of
+from proofmap.results.proof_shape import percent, shape_of
 from proofmap.results.verdict import verdict
 from tests.report.pages import PageParts
 from tests.toys import linear_classifier, pixels
@@ -25,76 +21,57 @@ from tests.toys import linear_classifier, pixels
 @pytest.fixture(scope="module")
 def evaluation() -> pm.Evaluation:
     net = linear_classifier(8, 12, strength=0.5, names=[f"name {k}" for k in range(12)])
-    return pm.evaluate(net, pixels(3, 8), methods=["random", "gradient"], labels="top1+wrong")
-
-
-def test_the_method_has_a_map_for_each_label_and_the_wrong_label_is_the_one_it_proves_most(
-    evaluation: pm.Evaluation,
-) -> None:
-    found = openings.opening(evaluation, verdict(evaluation).methods)
-    assert found is not None and found["method"] == "gradient"
-    index = evaluation.image_names.index(found["image"])
-    result = evaluation["gradient"]
-    proves = [shape_of(evaluation, result, i, 0).word == "match" for i in range(3)]
-    assert index == (proves.index(True) if any(proves) else 0)
-    worst = 1 + int(result.insertion.auc[index, 1:].argmax())
-    assert found["wrong"]["label"] == evaluation.label_names[int(evaluation.labels[index, worst])]
-    assert found["believed"]["label"] == evaluation.label_names[int(evaluation.labels[index, 0])]
-
-
-def test_the_pixels_shown_are_those_that_reach_the_belief(evaluation: pm.Evaluation) -> None:
-    found = openings.opening(evaluation, verdict(evaluation).methods)
-    assert found is not None
-    index, result = evaluation.image_names.index(found["image"]), evaluation["gradient"]
-    reach = shape_of(evaluation, result, index, 0).reach
-    assert reach is not None and reach < 1
-    shown = np.asarray(
-        Image.open(io.BytesIO(base64.b64decode(found["believed"]["picture"].partition(",")[2])))
+    return pm.evaluate(
+        net, pixels(3, 8), methods=["random", "gradient", "gradient-x-input"], labels="top1+wrong"
     )
-    kept = keep_top(evaluation.map_of(result, index, 0)[None], reach)[0].numpy()
-    photo = (evaluation.image_of(index).permute(1, 2, 0).numpy() * 255).round()
-    assert (shown[kept] == photo[kept]).all() and len({tuple(p) for p in shown[~kept]}) == 1
 
 
-def test_a_label_that_the_fill_alone_gives_is_said_to_be_due_to_the_fill(evaluation: pm.Evaluation) -> None:
-    module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 64, 4))
-    with torch.no_grad():
-        module[1].bias.copy_(torch.tensor([20.0, 0, 0, 0]))
-    net = pm.Classifier(module, size=8, mean=(0.5,) * 3, std=(0.25,) * 3)
-    found = pm.evaluate(net, pixels(1, 8), methods=["gradient"], labels="all")
-    opened, usual = (openings.opening(e, verdict(e).methods) for e in (found, evaluation))
-    assert opened is not None and usual is not None
-    assert "(gray alone: f = 1.00): this is due to the fill" in opened["believed"]["words"]
-    assert "due to the fill" not in usual["believed"]["words"]
+def opened(evaluation: pm.Evaluation, path: Path) -> dict[str, Any]:
+    record = PageParts(write_report(evaluation, path)).record
+    assert record["opening"] is not None
+    return dict(record["opening"])
 
 
-def shape(peak: float, average: float, word: str) -> ProofShape:
-    return ProofShape(0.002, average, peak, None, 1.0, 0.5 if word == "strong" else 1.0, peak / 0.002)
-
-
-def test_the_sentence_on_a_wrong_label_says_whether_the_method_fails(evaluation: pm.Evaluation) -> None:
-    said = [
-        openings.wrong_words(found, "mosque", evaluation, 0.3)
-        for found in (shape(0.6, 0.2, "strong"), shape(0.4, 0.002, "match"), shape(0.002, 0.001, "match"))
-    ]
-    assert said[0].startswith(
-        "It does not fail: these pixels, 30 %, make the net say mosque with 60 %, and 20 % on"
-    )
-    assert said[1].startswith(
-        "On average it fails (less than 1 %), but 30 % of the pixels make the net say mosque"
-    )
-    assert said[2] == "It fails, as it should: its pixels make the net say mosque with less than 1 %."
-
-
-def test_without_a_wrong_label_or_a_map_for_each_label_there_is_no_opening(
+def test_the_map_that_exceeds_the_belief_most_is_shown_beside_the_best_method(
     evaluation: pm.Evaluation, tmp_path: Path
 ) -> None:
-    assert openings.opening(replace(evaluation, results=evaluation.results[:1]), ()) is None
-    believed = replace(evaluation, f=torch.full_like(evaluation.f, 0.3))
-    assert openings.opening(believed, ()) is None
-    page = PageParts(write_report(believed, tmp_path / "r.html"))
-    assert "should fail. Does it?" not in page.text
-    page = PageParts(write_report(evaluation, tmp_path / "r.html"))
-    assert "should fail. Does it?" in page.text
-    order = [page.text.index(words) for words in ("Does it?", verdict(evaluation).headline, "All scores")]
-    assert order == sorted(order), "one photo, then the verdict, then the numbers"
+    """Against a plain loop over images, labels and methods with a map for each label, the best one left out."""
+    found = opened(evaluation, tmp_path / "r.html")
+    excess = {
+        (i, j, k): float(r.insertion.auc[i, j] - evaluation.f[i, j])
+        for k, r in enumerate(evaluation.results)
+        for i, j in product(range(3), range(3))
+        if not r.one_map and shape_of(evaluation, r, i, j).word == "strong"
+    }
+    best = evaluation.methods.index((verdict(evaluation).methods or ("gradient",))[0])
+    others = {at: value for at, value in excess.items() if at[2] != best and value >= 0.05}
+    (i, j, k) = max(others, key=others.__getitem__)
+    assert (found["picture"], found["place"], found["methods"]) == (i, j, [k, best])
+    name = evaluation.label_name(i, j)
+    assert evaluation.methods[k] in found["title"] and name in found["title"]
+    assert f"The net gives {name} {percent(float(evaluation.f[i, j]))}" in found["words"]
+    assert f"{percent(float(evaluation.results[k].insertion.auc[i, j]))} on average" in found["words"]
+
+
+def test_where_no_map_is_too_strong_the_weakest_is_shown(evaluation: pm.Evaluation, tmp_path: Path) -> None:
+    weak = replace(evaluation, f=torch.full_like(evaluation.f, 0.95))
+    weak = replace(weak, results=tuple(replace(r, pairs={}) for r in weak.results))
+    found = opened(weak, tmp_path / "r.html")
+    assert " does not prove " in found["title"] and "at the peak" not in found["words"].partition("With ")[0]
+
+
+def test_without_a_map_for_each_label_there_is_no_opening_and_the_verdict_is_first(
+    evaluation: pm.Evaluation, tmp_path: Path
+) -> None:
+    bare = PageParts(write_report(evaluation.select_images([0, 1]), tmp_path / "r.html"))
+    order = [
+        bare.text.index(words)
+        for words in (
+            verdict(evaluation.select_images([0, 1])).headline,
+            "The most telling failure: ",
+            "How sure",
+        )
+    ]
+    assert order[0] < order[2] < order[1], "the verdict, how sure, then pictures"
+    noise = replace(evaluation, results=evaluation.results[:1])
+    assert PageParts(write_report(noise, tmp_path / "s.html")).record["opening"] is None

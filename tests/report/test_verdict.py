@@ -401,7 +401,7 @@ def test_cells_are_the_means_of_a_loop(found: pm.Evaluation) -> None:
 
 
 def test_the_question_is_answered_by_the_worst_cell(found: pm.Evaluation) -> None:
-    def answers(*matrices: list[list[float]], f: tuple[float, float] = (0.5, 0.5)) -> list[str]:
+    def answers(*matrices: list[list[float]], f: tuple[float, float] = (0.5, 0.5)) -> dict[str, object]:
         first, count = found.results[0], [0] * len(matrices)
         labels = torch.tensor([[0, 1]]).expand(len(matrices), -1)
         curves = replace(first.insertion.select_images(count), matrix=torch.tensor(matrices), labels=labels)
@@ -409,17 +409,23 @@ def test_the_question_is_answered_by_the_worst_cell(found: pm.Evaluation) -> Non
         believed = torch.tensor([f]).expand(len(matrices), -1)
         result = mean_matrix(replace(found.select_images(count), results=results, labels=labels, f=believed))
         assert result is not None
-        return list(result["answers"])
+        return dict(result["answers"][0])
 
     a, b = found.label_names[:2]
-    low, high = [[0.5, 0.1], [0.2, 0.3]], [[0.5, 0.1], [0.45, 0.05]]
-    yes = "Yes: on average every map raises its own label most."
-    assert answers(low) == [yes]
-    said = f"No: the map of {b} raises {a} to .37 and its own label to .13; {a} is higher on 2 of 3 images."
-    assert answers(low, high, high) == [said]
-    of_believed = yes.replace("map raises", "map of a label that the net believes raises")
-    assert answers(high, f=(0.5, 0.001)) == [of_believed], "the map of the other should prove nothing"
-    assert answers(high, f=(0.001, 0.001)) == []
+    sound, mixed = [[0.5, 0.1], [0.4, 0.48]], [[0.5, 0.1], [0.9, 0.4]]
+    yes = answers(sound)
+    assert (
+        yes["yes"]
+        and yes["words"] == f"Yes: at most, {a} gets 40 % from the map of {b}; the whole image gives it 50 %."
+    )
+    assert (yes["own"], yes["other"]) == pytest.approx((0.98, 0.8))
+    no = answers(sound, mixed, mixed)
+    assert no["words"] == f"No: {a} gets 73 % from the map of {b}; the whole image gives it 50 %."
+    assert answers(sound, mixed, mixed, f=(0.6, 0.5))["yes"], ".73 is too much of .5, but not of .6"
+    assert answers([[0.1, 0.0], [0.0, 0.1]])["words"] == "No: not even its own label is proved."
+    small = answers([[0.5, 0.04], [0.9, 0.001]], f=(0.5, 0.001))  # the map of the other should prove nothing
+    assert small["words"] == "Yes: no other label reaches 5 %." and small["other"] is None
+    assert answers(sound, f=(0.001, 0.001))["yes"] is None
 
 
 def test_labels_of_each_image_go_by_place_and_a_matrix_may_be_missing() -> None:

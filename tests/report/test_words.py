@@ -187,7 +187,7 @@ def test_the_slider_shows_words_one_by_one(browser: Any, page_file: Path, evalua
     page = browser.new_page(viewport={"width": 1200, "height": 9000})
     complaints: list[str] = []
     page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.goto(page_file.as_uri())
+    page.goto(f"{page_file.as_uri()}#image-0")
     for step in (0, 2, 12):
         page.locator("#share").evaluate(
             "(s, k) => { s.value = k; s.dispatchEvent(new Event('input')); }", step
@@ -197,7 +197,7 @@ def test_the_slider_shows_words_one_by_one(browser: Any, page_file: Path, evalua
             arg=min(step, 7),
         )
         cell = page.locator("#image-0 .cell").first
-        proof = proof_of(evaluation, "belief-order", 0, page.locator("#image-0 .row h4").first.text_content())
+        proof = proof_of(evaluation, "belief-order", 0, evaluation.label_name(0, 0))
         shown = cell.locator(".kept .word:not(.unseen-word)").all_text_contents()
         assert shown == [proof.names[p].strip() for p in sorted(proof.order[:step])]
     assert complaints == []
@@ -298,7 +298,7 @@ def test_the_page_lists_columns_and_the_slider_shows_them(
     page = browser.new_page(viewport={"width": 1200, "height": 4000})
     complaints: list[str] = []
     page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.goto(pm.write_report(proof, tmp_path / "report.html").as_uri())
+    page.goto(f"{pm.write_report(proof, tmp_path / 'report.html').as_uri()}#image-0")
     page.locator("#share").evaluate("(s) => { s.value = 2; s.dispatchEvent(new Event('input')); }")
     cell = page.locator("#image-0 .cell").first
     cell.locator(".reading-off", has_text="2 columns").wait_for()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import platform
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -37,11 +37,11 @@ from proofmap.results import score_tables, tables
 from proofmap.results.evaluation import Evaluation, Results, evaluation_of
 from proofmap.results.notes import MARK, different_images, is_marked, rule_words
 from proofmap.results.proof_shape import BAR, other_curve_note, percent
-from proofmap.results.records import MethodResult
+from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS, MethodResult
 from proofmap.results.sharing import shared, shared_settings, without_folders
 from proofmap.results.statistics import Score
 from proofmap.results.tables import metric_words
-from proofmap.results.verdict import verdict
+from proofmap.results.verdict import ENOUGH, fully_proved, verdict, weakest
 
 _STYLES = ("look.css", "report.css")
 _SCRIPTS = (
@@ -111,7 +111,9 @@ def write_report(
         picture.record["reasons"] = [without_folders(r) for r in choice.reasons[index]]
     record |= {"banner": banner, "choice": choice.rule, "pictured": [p.record for p in pictures], **drawing}
     record["explained"] = headline(evaluation, list(choice.reasons)) if explained else None
-    first = None if explained else opening(evaluation, record["verdict"]["methods"])
+    record["opening"] = (
+        None if explained else opening(evaluation, record["pictured"], record["verdict"]["methods"])
+    )
     target = Path(path)
     template = templates_of("proofmap.report", "page").get_template("report.html")
     page = template.render(
@@ -121,23 +123,22 @@ def write_report(
         style=Markup("\n".join(page_file(name) for name in _STYLES)),
         script=Markup("\n".join(_without_imports(page_file(name)) for name in _SCRIPTS)),
         scatter=scatter,
-        panels=scatter.scatter_panels(evaluation),
-        opening=first,
-        sections=_sections(record, first is not None),
+        few=len(evaluation) < ENOUGH,
+        panels=[] if explained or len(evaluation) < ENOUGH else scatter.scatter_panels(evaluation)[:1],
+        opening=record["opening"],
+        sections=_sections(record),
     )
     write_text(target, page)
     return target
 
 
-def _sections(record: Mapping[str, Any], opens: bool) -> list[tuple[str, str]]:
+def _sections(record: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The sections of the page in order, as pairs of the section's id and the text of the link to it."""
-    images, scores = ("pictures", f"{record['noun'].capitalize()} by {record['noun']}"), ("scores", "Scores")
-    middle = [images, scores] if record["explained"] else [scores, images]
+    images, scores = ("pictures", f"{record['noun'].capitalize()} by {record['noun']}"), ("scores", "Methods")
     return [
-        *([("opening", f"One {record['noun']}")] if opens else []),
         ("verdict", "What the net says" if record["explained"] else "Verdict"),
-        *middle,
-        ("images", f"Every {record['noun']}"),
+        *([("opening", "The most telling failure")] if record["opening"] else []),
+        *([images, scores] if record["explained"] else [scores, images]),
         *([("matrix", "Own label only?")] if record["matrix"] else []),
         ("made", "How it was made"),
     ]
@@ -159,6 +160,9 @@ def templates_of(package: str, folder: str) -> Environment:
     )
     environment.filters["counted"] = counted
     environment.filters["metric_words"] = tables.metric_words
+    environment.filters["ratio"] = lambda value: (
+        "-" if value is None else f"{value:.2g} ×" if value < 9.95 else f"{value:.0f} ×"
+    )
     environment.filters["percent"] = lambda value: "-" if value is None else percent(value)
     environment.filters["number"] = lambda value: "-" if value is None else tables.number(float(value))
     return environment
@@ -203,6 +207,8 @@ def _spelled(value: Any) -> Any:
 def page_record(evaluation: Evaluation) -> dict[str, Any]:
     """The content of the page for an evaluation, without the pictures, as data for JSON. NaN becomes None."""
     colour, words = hidden_of(evaluation)
+    scores = evaluation.results[0].scores
+    leading = {s.kind for s in scores} & {COMPLETENESS, SOUNDNESS, BEST_EFFORT}
     return {
         "subject": subject(evaluation),
         "bar": BAR,
@@ -217,10 +223,14 @@ def page_record(evaluation: Evaluation) -> dict[str, Any]:
         "signed_words": [*SIGNED_WORDS],
         "verdict": verdict(evaluation).record(),
         "metrics": [
-            {**_metric_record(s), "uneven": uneven, "mark": MARK if is_marked(evaluation, s) else ""}
-            for s, uneven in zip(evaluation.results[0].scores, different_images(evaluation), strict=True)
+            {**_metric_record(s, leading), "uneven": uneven, "mark": MARK if is_marked(evaluation, s) else ""}
+            for s, uneven in zip(scores, different_images(evaluation), strict=True)
         ],
         "methods": [_method_record(r) for r in evaluation.results],
+        "order": sorted(
+            range(len(evaluation.results)), key=lambda k: -fully_proved(evaluation.results[k])[0]
+        ),
+        "counted": any(fully_proved(r)[1] for r in evaluation.results),
         "images": _image_table(evaluation),
         "notes": _notes(evaluation),
         "matrix": mean_matrix(evaluation),
@@ -261,11 +271,14 @@ def _image_table(evaluation: Evaluation) -> dict[str, Any]:
     }
 
 
-def _metric_record(score: Score) -> dict[str, Any]:
+def _metric_record(score: Score, leading: Collection[str]) -> dict[str, Any]:
+    """``extra`` scores are behind a button if the ``leading`` kinds were judged; scores of a ``unit`` lie between 0 and 1."""
     return {
         "name": score.name,
         "words": metric_words(score.name),
         "kind": score.kind,
+        "extra": bool(leading) and score.kind not in leading,
+        "unit": score.limits == (0, 1),
         "higher": score.higher_is_better,
         "description": _description(score),
         "settings": settings_text(score.settings),
@@ -290,6 +303,8 @@ def _method_record(result: MethodResult) -> dict[str, Any]:
             for s in result.scores
         ],
         "values": [[json_number(v) for v in result.values[s.name].tolist()] for s in result.scores],
+        "weakest": [json_number(v) for v in weakest(result).tolist()],
+        "proved": fully_proved(result),
     }
 
 
@@ -313,6 +328,6 @@ def _list_text(values: Sequence[object], most: int = 12) -> str:
 
 def _notes(evaluation: Evaluation) -> list[str]:
     """The notes of :func:`~proofmap.results.score_tables.score_table`, capitalised, without the note on methods with one map for
-    all labels, which the page's table marks itself."""
+    all labels, which the page explains itself."""
     notes = [*score_tables.score_table(evaluation).notes, *filter(None, [other_curve_note(evaluation)])]
     return [note[:1].upper() + note[1:] for note in notes if not note.startswith("*")]

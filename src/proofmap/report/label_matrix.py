@@ -1,8 +1,8 @@
 """The label matrix: the area under the insertion curve (AUC) of every label, while the map of every label decides what is shown.
 
 Cell (a, b), in row a and column b, is the mean over images of the AUC of label b under the map of label a. f is the net's probability of a
-label on the whole image. A sound proof has a diagonal near f, and columns that stay below f. A value above the f of its column means that
-pixels shown for one label prove another label more than the net believes it.
+label on the whole image. Labels differ in f, so a cell is read as a multiple of the f of its column: more than 1.25 (1 / bar) means that
+the part shown for label a proves label b more than the net believes it. Areas below 5 % are trifles.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 
 from proofmap.core.labels import NO_LABEL, UNBELIEVED, LabelRule
-from proofmap.core.text import counted
 from proofmap.report.page_pictures import json_number
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.tables import number
+from proofmap.results.proof_shape import BAR, TRIFLE, percent
 
 
 def mean_matrix(evaluation: Evaluation) -> dict[str, Any] | None:
@@ -39,37 +38,39 @@ def mean_matrix(evaluation: Evaluation) -> dict[str, Any] | None:
     else:
         names, order = _place_names(evaluation), torch.arange(labels.shape[1]).expand_as(labels)
     f, kept = evaluation.f.cpu().gather(1, order).nanmean(dim=0), [_ordered(m, order) for m in matrices]
-    images = counted(len(labels), evaluation.inputs.singular)
     return {
         "names": names,
         "shared": shared,
         "methods": [[[json_number(v) for v in row] for row in m.nanmean(dim=0).tolist()] for m in kept],
         "f": [json_number(v) for v in f.tolist()],
-        "answers": [_answer(m, f, names, images) for m in kept] if (f >= UNBELIEVED).any() else [],
+        "answers": [_answer(m.nanmean(dim=0), f, names, evaluation.inputs.singular) for m in kept],
         "images": len(evaluation),
     }
 
 
-def _answer(matrix: Tensor, f: Tensor, names: Sequence[str], images: str) -> str:
-    """A sentence that says whether the maps of a method, with matrices ``(N, L, L)``, prove only their own label, with the worst cell.
+def _answer(areas: Tensor, f: Tensor, names: Sequence[str], noun: str) -> dict[str, Any]:
+    """How much of its belief its ``own`` label gets while the maps of a method, with mean ``areas`` ``(L, L)``, are shown (a mean over the labels
+    that the net believes), and how much an ``other`` label gets at most. ``yes`` says whether both are within the bar, and ``words`` why.
 
-    Cell (a, b) should not be larger than the diagonal cell (a, a) of its row: otherwise the map of label a raises label b more than a.
-    The worst cell exceeds its diagonal cell by the most. Rows of labels that the net does not believe (mean f < .01) are left out,
-    because their maps should prove nothing.
+    Rows of labels that the net does not believe (mean f < .01) are left out, because their maps should prove nothing.
     """
-    areas, asked = matrix.nanmean(dim=0), f >= UNBELIEVED
-    excess = (areas - areas.diagonal()[:, None]).nan_to_num(nan=-torch.inf).fill_diagonal_(-torch.inf)
-    excess[~asked] = -torch.inf
-    a, b = divmod(int(excess.argmax()), len(areas))
-    if excess[a, b] <= 0:
-        which = "" if asked.all() else "of a label that the net believes "
-        return f"Yes: on average every map {which}raises its own label most."
-    other, own = (number(float(areas[a, k])) for k in (b, a))
-    raised = int((matrix[:, a, b] > matrix[:, a, a]).sum())
-    return (
-        f"No: the map of {names[a]} raises {names[b]} to {other} and its own label to {own}; {names[b]} is higher on "
-        f"{raised} of {images}."
-    )
+    asked = f >= UNBELIEVED
+    ratios = areas / f.clamp_min(1e-9)
+    own = ratios.diagonal()[asked]
+    others = ratios.masked_fill(
+        ~asked[:, None] | (areas < TRIFLE) | areas.isnan(), -torch.inf
+    ).fill_diagonal_(-torch.inf)
+    a, b = divmod(int(others.argmax()), len(areas))
+    mean, other = float(own.mean()), float(others[a, b])
+    found = {"own": json_number(mean), "other": json_number(other), "yes": mean >= BAR and other <= 1 / BAR}
+    said = f"{names[b]} gets {percent(float(areas[a, b]))} from the map of {names[a]}; the whole {noun} gives it {percent(float(f[b]))}."
+    if not len(own):
+        return {**found, "yes": None, "words": "The net believes none of the labels."}
+    if mean < BAR:
+        return {**found, "words": "No: not even its own label is proved."}
+    if other == -torch.inf:
+        return {**found, "words": f"Yes: no other label reaches {percent(TRIFLE)}."}
+    return {**found, "words": f"{'Yes: at most, ' if found['yes'] else 'No: '}{said}"}
 
 
 def _ordered(matrix: Tensor, order: Tensor) -> Tensor:

@@ -1,147 +1,82 @@
-"""The opening of the report: one image, the top pixels of a method's map for a label that the net believes, and the top pixels of its map for
-a label that the net does not believe.
+"""The most telling failure, for the top of the report, and the sentences of the page of ``explain``.
 
-The method is the first one that the verdict names, or else the first one with a map for each label. Candidates are the images with kept maps
-that have a judged label with f < .01, where f is the net's probability of a label. The opening shows the first candidate on which the method
-proves the top label; if there is none, the first candidate. The label that the net does not believe is the one with f < .01 that the
-method proves most. The page of ``explain`` opens with sentences instead.
+The failure is the drawn map, of a method with a map for each label, whose proof exceeds the belief in its label by the most: AUC - f. If no map is
+too strong, it is the one that falls short by the most. Beside it stands the same label by the method that does best: the first one that the
+verdict names, or else the one that fully proves most. A proof that exceeds the belief by less than 5 % is a trifle.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from proofmap.core.inputs import Inputs
-from proofmap.core.labels import UNBELIEVED, LabelRule
+from proofmap.core.labels import LabelRule
 from proofmap.core.text import counted
-from proofmap.report.listed import words_of
-from proofmap.report.page_pictures import photo_uri
-from proofmap.report.pictures import KEPT_SHARE, data_uri, hidden_of, masked_photo, view_of
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.notes import fill_words
-from proofmap.results.proof_shape import (
-    ProofShape,
-    percent,
-    positions_in_order,
-    shape_of,
-)
-from proofmap.results.records import MethodResult
-from proofmap.results.verdict import role_of
+from proofmap.results.proof_shape import TRIFLE, percent, shape_of
+from proofmap.results.verdict import fully_proved, role_of
 
 
-def opening(evaluation: Evaluation, named: Sequence[str]) -> dict[str, Any] | None:
-    """The opening as data for the page; ``named`` are the methods that the verdict names. None if no method has a map for each label, or if no label with f < .01 was judged."""
-    result = _method(evaluation, named)
-    found = None if result is None else _choice(evaluation, result)
-    if result is None or found is None:
+def opening(
+    evaluation: Evaluation, pictured: Sequence[Mapping[str, Any]], named: Sequence[str]
+) -> dict[str, Any] | None:
+    """The most telling failure among the images ``pictured``, as data for the page: which picture, which of its labels, and the methods, the
+    failing one first. ``named`` are the methods that the verdict names. None if no map of a method with a map for each label fails.
+    """
+    results = evaluation.results
+    own = [k for k, r in enumerate(results) if not r.one_map and role_of(r, results) == "method"]
+    if not own:
         return None
-    index, believed, wrong = found
-    inputs = view_of(evaluation, index)
-    noun = inputs.singular
-    proof, attempt = (shape_of(evaluation, result, index, place) for place in (believed, wrong))
-    names = [evaluation.label_name(index, place) for place in (believed, wrong)]
-    share = KEPT_SHARE if proof.reach is None or proof.reach == 1 else proof.reach
-    too_much = attempt.word == "strong"
-    shown = attempt.peak_share if too_much or attempt.is_noticed else share
-    height, width = inputs.picture_size()
-    worded = inputs.shown_as == "words"
-
-    def picture(place: int, share: float) -> dict[str, Any]:
-        """The top ``share`` of the input's positions, as a picture or, for texts, as indices of words."""
-        if not worded:
-            return {"picture": _kept(evaluation, result, index, place, share, inputs)}
-        order = positions_in_order(evaluation, result, index, place)
-        return {"shown": sorted(order[: round(share * len(order))])}
-
-    return {
-        "image": evaluation.image_names[index],
-        "method": result.name,
-        "height": height,
-        "width": width,
-        "words": list(words_of(evaluation, index)) if worded else None,
-        "photo": "" if worded else photo_uri(evaluation.image_of(index), inputs),
-        "whole": f"The net sees the whole {noun} and says {names[0]}: {percent(proof.belief)}.",
-        "believed": {
-            "label": names[0],
-            **picture(believed, share),
-            "words": believed_words(proof, names[0], evaluation, share)
-            + _fill_sentence(result, index, believed),
-        },
-        "wrong": {
-            "label": names[1],
-            **picture(wrong, shown),
-            "asked": f"Asked for {names[1]}, which the net does not believe ({percent(attempt.belief)}), {result.name} should fail. Does it?",
-            "words": wrong_words(attempt, names[1], evaluation, shown),
-            "grade": "strong" if too_much else "" if attempt.is_noticed else "match",
-        },
-    }
-
-
-def believed_words(proof: ProofShape, name: str, evaluation: Evaluation, share: float) -> str:
-    """A sentence that says whether the shown ``share`` of positions makes the net say the believed label ``name``."""
-    noun, positions = evaluation.inputs.singular, evaluation.inputs.position_noun
-    if proof.reach is not None and proof.reach < 1:
-        return f"These {positions} alone, {percent(share)} of the {noun}, make the net say {name} about as strongly as the whole {noun} does."
-    return f"No part of the {noun} makes the net say {name} as strongly as the whole {noun} does; shown are the top {percent(share)}."
-
-
-def _fill_sentence(result: MethodResult, index: int, place: int) -> str:
-    """A sentence with a leading space if the fill alone gives the label, that is, if the net believes it with nothing shown; otherwise
-    empty."""
-    fill = fill_words(result, index, place)
-    if not fill:
-        return ""
-    return (
-        f" With nothing shown the net already believes it ({fill}): this is due to the fill, not to the map."
+    best = next(
+        (k for k in own if results[k].name in named), max(own, key=lambda k: fully_proved(results[k])[0])
     )
-
-
-def wrong_words(attempt: ProofShape, name: str, evaluation: Evaluation, share: float) -> str:
-    """A sentence that says whether the method fails, as it should, to prove a label that the net does not believe."""
-    positions = evaluation.inputs.position_noun
-    if attempt.word == "strong":
-        return (
-            f"It does not fail: these {positions}, {percent(share)}, make the net say {name} with {percent(attempt.peak)}, and "
-            f"{percent(attempt.proof)} on average. The method is not sound here."
+    found = [
+        (
+            facts["strength"] == "strong" and facts["proof"] - facts["belief"] >= TRIFLE,
+            abs(facts["proof"] - facts["belief"]),
+            -p,
+            -place,
+            -k,
         )
-    if attempt.is_noticed:
-        return (
-            f"On average it fails ({percent(attempt.proof)}), but {percent(share)} of the {positions} make the net say {name} with "
-            f"{percent(attempt.peak)}."
-        )
-    most = "less than 1 %" if attempt.peak < 0.005 else f"at most {percent(attempt.peak)}"
-    return f"It fails, as it should: its {positions} make the net say {name} with {most}."
-
-
-def _method(evaluation: Evaluation, named: Sequence[str]) -> MethodResult | None:
-    own = [r for r in evaluation.results if role_of(r, evaluation.results) == "method"]
-    return next((r for r in (*map(evaluation.__getitem__, named), *own) if not r.label_free), None)
-
-
-def _choice(evaluation: Evaluation, result: MethodResult) -> tuple[int, int, int] | None:
-    """The index of the chosen image, and the indices in its row of labels of the top label and of a label that the net does not believe. None
-    if no image has such a label."""
-    found = []
-    for index in evaluation.pictured:
-        f = evaluation.f[index].tolist()
-        places = evaluation.places_of(index)
-        unbelieved = [j for j in places if f[j] < UNBELIEVED]
-        if unbelieved:
-            top = max(places, key=lambda j: f[j])
-            worst = max(unbelieved, key=lambda j: float(result.insertion.auc[index, j]))
-            proves = shape_of(evaluation, result, index, top).word == "match"
-            found.append((not proves, index, top, worst))
-    return min(found)[1:] if found else None
-
-
-def _kept(
-    evaluation: Evaluation, result: MethodResult, index: int, place: int, share: float, inputs: Inputs
-) -> str:
-    heat = evaluation.map_of(result, index, place)
-    hidden = hidden_of(evaluation)[0]
-    kept = masked_photo(evaluation.image_of(index), heat, inputs, share, hidden)
-    return data_uri(kept, "PNG", optimize=True)
+        for p, picture in enumerate(pictured)
+        for k in own
+        if k != best or len(own) == 1
+        for place, facts in enumerate(picture["methods"][k]["labels"])
+        if facts["strength"] in ("strong", "weak") and facts["proof"] is not None
+    ]
+    if not found:
+        return None
+    too_strong, _, p, place, k = max(found)
+    picture, k = pictured[-p], -k
+    label = picture["labels"][-place]["name"]
+    said, other = (picture["methods"][m]["labels"][-place] for m in (k, best))
+    belief, proof, peak = (percent(said[key]) for key in ("belief", "proof", "peak"))
+    noun, positions = evaluation.inputs.singular, evaluation.inputs.position_noun
+    whole = f"The net gives {label} {belief} for the whole {noun}."
+    words = (
+        f"{whole} Shown only {positions} that {results[k].name} ranks first for {label}, it says {proof} on average and {peak} at the peak."
+        if too_strong
+        else f"{whole} While {positions} appear in the order of {results[k].name}, it says {proof} on average."
+    )
+    if k != best:
+        words += f" With {results[best].name}, asked for the same label, it says {percent(other['proof'])} on average and {percent(other['peak'])} at the peak."
+    verb = (
+        f"“proves” {label}, which the net does not believe"
+        if said["reach"] is None
+        else f"{'overstates' if too_strong else 'does not prove'} {label}"
+    )
+    top = max(picture["labels"], key=lambda each: each["f"] or 0)
+    says = dict.fromkeys(
+        f"{each['name']} {percent(each['f'] or 0)}" for each in (top, picture["labels"][-place])
+    )
+    return {
+        "title": f"The most telling failure: {results[k].name} {verb}",
+        "words": words,
+        "says": [", ".join(says)],
+        "picture": -p,
+        "place": -place,
+        "methods": list(dict.fromkeys((k, best))),
+    }
 
 
 # ---- the page of explain ------------------------------------------------------------------------------------

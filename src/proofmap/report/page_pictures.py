@@ -3,9 +3,8 @@
 A *position* is a part of an input that is shown or hidden as a whole, such as a pixel. The page has a slider that shows only the top
 ``counts[k]`` positions of a map at step k. With K steps it can show K + 1 different pictures of a map. A position's *level* is the first step
 at which the position is shown: ``level <= k`` if and only if ``rank < counts[k]``. So one byte per pixel, the level of its position, holds
-everything that the slider can show. The bytes also hold the heat map: a map's value falls with the rank, so a table of K + 1 colours, one per
-level, is enough. The bytes of a method's maps are stored as the gray values of one PNG picture. The browser decompresses the picture before
-the page counts as loaded, so the page can be printed at once.
+everything that the slider can show, and the bands of the heat map. Of a signed map, a table has the value of each level. The bytes of a method's
+maps are stored as the gray values of one picture without loss.
 
 Texts, rows of a table and series with segments are shown as lists instead: the words, columns or segments, and for each map their shades,
 their ranks and the probability after each one. At step k the slider shows the first k of them, or all if there are fewer.
@@ -84,8 +83,10 @@ def _list_maps(
     }
 
 
-STEPS = 200
-"""Number of steps of the slider. Each step is half a percent of the positions."""
+SHARES = (*range(10), *range(10, 20, 2), *range(20, 40, 4), 40, 47.5, 55, 62.5, 70, 77.5, 85, 92.5, 100)
+"""The shares of the positions, in percent, at the steps of the slider. Fewer levels make smaller pages: the levels of noise cannot be compressed."""
+_FEW = 100
+"""Inputs with at most this number of positions have a step for each."""
 _LOSSLESS = 128  # pixels: smaller photos are drawn enlarged, which would show the blocks of a JPEG
 
 
@@ -102,14 +103,17 @@ class Picture:
     levels: list[str]
 
 
-def slider_counts(positions: int, steps: int = STEPS) -> list[int]:
+def slider_counts(positions: int) -> list[int]:
     """The number of positions that each step of the slider shows, rounded as in :func:`proofmap.core.ranking.keep_top`.
 
-    >>> slider_counts(1000, 4)
-    [0, 250, 500, 750, 1000]
+    >>> slider_counts(4)
+    [0, 1, 2, 3, 4]
     """
-    steps = min(steps, positions)
-    return [round(k / steps * positions) for k in range(steps + 1)]
+    return (
+        list(range(positions + 1))
+        if positions <= _FEW
+        else sorted({round(share / 100 * positions) for share in SHARES})
+    )
 
 
 def levels_of(ranks: Tensor, counts: Sequence[int]) -> np.ndarray:
@@ -121,9 +125,9 @@ def levels_of(ranks: Tensor, counts: Sequence[int]) -> np.ndarray:
     return np.searchsorted(np.array(counts), ranks.cpu().numpy(), side="right").astype(np.uint8)
 
 
-def heat_table(heat: Tensor, levels: np.ndarray, steps: int, *, signed: bool = False) -> list[int]:
-    """The brightness 0..255 of each level 0..steps: the mean of :func:`displayed` over the positions of the level."""
-    bright = 255 * displayed(heat, signed=signed).reshape(-1)
+def heat_table(heat: Tensor, levels: np.ndarray, steps: int) -> list[int]:
+    """The value 0..255 of each level 0..steps of a signed map, 128 is zero: the mean of :func:`displayed` over the positions of the level."""
+    bright = 255 * displayed(heat, signed=True).reshape(-1)
     sums = np.bincount(levels, weights=bright, minlength=steps + 1)
     sizes = np.bincount(levels, minlength=steps + 1).clip(min=1)
     return [int(v) for v in np.rint(sums / sizes)]
@@ -163,8 +167,9 @@ def picture_of(evaluation: Evaluation, index: int, places: Sequence[int], counts
             {
                 "maps": [0 if result.label_free else k for k in range(len(places))],
                 "heat": [
-                    base64.b64encode(bytes(heat_table(m, v, len(counts) - 1, signed=result.signed))).decode()
+                    base64.b64encode(bytes(heat_table(m, v, len(counts) - 1))).decode()
                     for m, v in zip(maps, found, strict=True)
+                    if result.signed
                 ],
                 "labels": [_label_record(evaluation, result, index, j) for j in places],
                 "curve": _curves(result, index, places, counts),
@@ -197,7 +202,6 @@ def picture_of(evaluation: Evaluation, index: int, places: Sequence[int], counts
         ],
         "left_out": int((evaluation.labels[index] != NO_LABEL).sum()) - len(places),
         "methods": methods,
-        "matrix": _matrices(evaluation, index, places),
     }
     return Picture(record, "" if inputs.has_names else photo_uri(image, inputs), levels)
 
@@ -256,21 +260,6 @@ def _curves(
     return [[json_number(float(p)) for p in curve] for curve in curves]
 
 
-def _matrices(
-    evaluation: Evaluation, index: int, places: Sequence[int]
-) -> list[list[list[float | None]]] | None:
-    """For each method, the areas ``[a][b]`` under the curve of label b while the map of label a is shown, for the labels at ``places``.
-    None if a method's matrix was not kept."""
-    matrices = [r.insertion.matrix for r in evaluation.results]
-    if any(m is None for m in matrices):
-        return None
-    return [
-        [[json_number(float(m[index, a, b])) for b in places] for a in places]
-        for m in matrices
-        if m is not None
-    ]
-
-
 def _ties(result: MethodResult) -> Ties:
     return cast(Ties, str(result.insertion.settings.get("ties", "index")))
 
@@ -284,14 +273,10 @@ def _tie_keys(evaluation: Evaluation, result: MethodResult, image: Tensor, n: in
 
 
 def levels_uri(levels: np.ndarray) -> str:
-    """The data URI of a gray PNG picture with the levels ``(maps, h, w)``, one map below the other.
-
-    Each value is predicted from its left and upper neighbours, and its difference from the prediction is stored, modulo 256. This compresses
-    smooth maps to a fifth or less of their size, but does not compress noise.
-    """
-    grid = np.diff(levels, axis=1, prepend=np.zeros_like(levels[:, :1]))
-    grid = np.diff(grid, axis=2, prepend=np.zeros_like(grid[:, :, :1]))
-    return data_uri(Image.fromarray(grid.reshape(-1, grid.shape[-1])), "PNG")
+    """The data URI of a lossless picture with the levels ``(maps, h, w)`` as gray values, one map below the other."""
+    return data_uri(
+        Image.fromarray(levels.reshape(-1, levels.shape[-1])), "WEBP", lossless=True, quality=75, method=4
+    )
 
 
 def photo_uri(image: Tensor, inputs: Inputs) -> str:

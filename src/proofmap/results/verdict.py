@@ -303,6 +303,8 @@ def _missing_words(evaluation: Evaluation) -> list[str]:
 def _extremes(own: Sequence[MethodResult]) -> str:
     """A sentence that names the most complete and the soundest method."""
     first, second = (max(own, key=lambda r: _value(r, half)) for half in _PROOF)
+    if first is second:
+        return f"The most complete and soundest method is {first.name}: completeness {number(_value(first, COMPLETENESS))}, soundness {number(_value(first, SOUNDNESS))}."
     (a, b), (c, d) = ([number(_value(r, half)) for half in _PROOF] for r in (first, second))
     return f"The most complete method is {first.name} ({a}, with soundness {b}); the soundest is {second.name} ({d}, with completeness {c})."
 

@@ -143,11 +143,14 @@ def place(x: float, y: float) -> tuple[float, float]:
     return across(x), down(y)
 
 
-def marks(points: Sequence[ScatterPoint], first: int | None = None) -> list[Mark]:
-    """The marks of the points that have both values. Only the first ``first`` marks (by default all) have intervals and numbers."""
+def marks(points: Sequence[ScatterPoint], first: int | None = None, *, named: bool = False) -> list[Mark]:
+    """The marks of the points that have both values. Only the first ``first`` marks (by default all) have intervals and texts: numbers, or the
+    ``named`` methods' names."""
     drawn = {k: point for k, point in enumerate(points) if point.is_drawn}
     places = [place(p.x[0], p.y[0]) for p in drawn.values()]
     texts = mark_texts(places[:first], [k + 1 for k in drawn][:first], near=_NEAR)
+    if named:
+        texts = short_names([p.method for p in drawn.values()], 24)
     at = text_places(places, texts)
     return [
         Mark(k, *place, _span(p.x, across), _span(p.y, down), p.label_free, texts[i], at[i])

@@ -2,7 +2,7 @@
 
 /** One label of one text, row or series by one method: its words, columns or line, the curve, and the verdict. */
 class ListCell {
-  constructor(card, place, method) {
+  constructor(card, place, method, choose) {
     const image = card.image;
     const own = image.methods[method];
     const facts = own.labels[place];
@@ -11,22 +11,16 @@ class ListCell {
     const map = Object.fromEntries(["heat", "order", "enough", "curve"].map((key) => [key, own.listed[key][place]]));
     const drawn = { ...map, along: map.curve, strength: facts.strength, signed, f: label.f };
     const count = map.order.length;
-    this.order = map.order;
-    this.probabilities = map.curve;
-    this.curve = new Curve(map.curve.map((_, k) => k), map.curve, {
-      end: count, top: card.tops[place], f: label.f,
-      choose: (chosen) => gallery.choose(chosen),
-      words: `Insertion curve of ${name} for ${label.name}: average ${inPercent(facts.average)}, whole ${record.noun} ${inPercent(label.f)}`,
+    Object.assign(this, { order: map.order, probabilities: map.curve, cut: Math.round(facts.cut * count), byPlace: Boolean(image.columns) });
+    this.curve = new Curve(map.curve.map((_, k) => k / count), map.curve, {
+      end: 1, top: 1, f: label.f, choose: (share) => choose((share * count) / record.counts.at(-1)), words: `Curve of ${name} for ${label.name}: ${facts.numbers}`,
     });
     this.shown = this.drawing(image, drawn, `Map of ${name} for ${label.name} behind the line`);
-    this.byPlace = Boolean(image.columns);
     this.reading = make("p", { class: "reading-off" });
-    this.node = make("figure", { class: "cell" },
-      make("figcaption", { title: name }, methodMark(method), make("span", {}, name)),
+    this.node = make("figure", { class: `cell proof-cell ${facts.strength}-proof` },
       ...(image.text ? [make("div", { class: "texts" }, shadedText(image.text, drawn), this.shown.node)] : [this.shown.node]),
-      make("div", { class: "facts-of" }, this.reading, this.curve.node,
-        proofGlyph(facts, { whole: `whole ${record.noun}`, positions: record.positions }),
-        ...(facts.fill ? [make("p", { class: "from-fill", title: "With nothing shown, the net believes the label already: the scores speak of the fill." }, facts.fill)] : [])),
+      make("div", { class: "facts-of" }, this.reading, this.curve.node, proofWords(facts),
+        ...(facts.fill ? [make("p", { class: "from-fill" }, facts.fill)] : [])),
     );
   }
 
@@ -39,13 +33,11 @@ class ListCell {
     return line;
   }
 
-  paintHeat() {} // it does not change
-
-  /** Show the first words, columns or segments of the map. */
+  /** Show the first words, columns or segments of the map: as many as the slider says, or those of the proof. */
   show(step) {
-    const count = Math.min(step, this.order.length);
+    const count = Math.min(step ?? this.cut, this.order.length);
     const p = this.probabilities[count];
-    this.curve.mark(count, p);
+    this.curve.mark(count / this.order.length, p);
     const all = count === this.order.length ? " (all)" : "";
     this.reading.replaceChildren(`${count} ${record.positions}${all}: `, make("b", {}, inPercent(p)));
     this.shown.show((k) => (this.byPlace ? k : this.order[k]) < count);

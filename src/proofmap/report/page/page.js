@@ -1,15 +1,11 @@
-// Shared by all scripts of the report: the record, the marks of methods, and work before printing.
+// Shared by all scripts of the report: the record, the marks of methods, links, and words about what is pointed at or tapped.
 
 const record = JSON.parse(document.getElementById("record").textContent);
 
-/** Register work to do before the page is printed. */
-const beforePrint = (work) => addEventListener("beforeprint", work);
-
 /** The mark of a method, copied from the table of scores. */
-const methodMark = (method) =>
-  document.querySelectorAll(".scores tbody .key")[record.methods.length ? method : 0].cloneNode(true);
+const methodMark = (method) => document.querySelector(`.scores tr[data-method="${method}"] .key`).cloneNode(true);
 
-beforePrint(() => document.querySelectorAll("#made details, .failures").forEach((d) => { d.open = true; }));
+addEventListener("beforeprint", () => document.querySelectorAll(".fold, .failures, #made details").forEach((d) => { d.open = true; }));
 setUpCopy();
 
 /** Mark the link to the section that is being read. */
@@ -27,15 +23,19 @@ function setUpSections() {
   follow();
 }
 
-/** Write the numbers of the mark that is pointed at, or has the focus, below its plot. */
+/** Write the words of the dot or mark that is pointed at, tapped, or has the focus. */
 function setUpReadouts() {
-  for (const plot of document.querySelectorAll(".plot")) {
-    const readout = plot.querySelector(".readout");
+  for (const [place, marks, readout] of [["#scores", "[data-words]", byId("dot-words")], ...[...document.querySelectorAll(".plot")].map((plot) => [plot, ".point-mark", plot.querySelector(".readout")])]) {
     const words = readout.textContent;
-    for (const mark of plot.querySelectorAll(".point-mark")) {
-      for (const kind of ["pointerenter", "focus"]) mark.addEventListener(kind, () => { readout.textContent = mark.getAttribute("aria-label"); });
-      for (const kind of ["pointerleave", "blur"]) mark.addEventListener(kind, () => { readout.textContent = words; });
-    }
+    const node = typeof place === "string" ? document.querySelector(place) : place;
+    const say = (event) => {
+      const mark = event.target.closest(marks);
+      if (mark) readout.textContent = mark.dataset.words ?? mark.getAttribute("aria-label");
+    };
+    for (const kind of ["pointerover", "click", "focusin"]) node.addEventListener(kind, say);
+    node.addEventListener("pointerout", (event) => {
+      if (event.pointerType === "mouse" && event.target.closest(marks)) readout.textContent = words;
+    });
   }
 }
 

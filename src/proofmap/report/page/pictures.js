@@ -1,173 +1,161 @@
-// The images in full. One slider sets how many positions (pixels, for example) are shown; all pictures and curves follow it.
-//
-// A map travels as levels, one byte per pixel: the first step of the slider at which its position is kept. The pixels
-// shown at step k are exactly those with level <= k, which are those whose rank is below counts[k]. The levels of a method's
-// maps are the gray values of a picture, one map below the other, as differences from their left and upper neighbours.
+// The images in full. A map travels as levels, one byte per pixel: the first step of the slider at which its position is shown. The pixels
+// shown at step k are exactly those with level <= k. The levels of a method's maps are one picture, one map below the other.
 
-/** The levels of one map. */
-function levelsOf(picture, map, { width, height }) {
+/** The share of the positions at which each pixel of a map appears. */
+function appearsIn(picture, map, { width, height }) {
   const { context } = scratch({ width, height }, "levels");
   context.drawImage(picture, 0, map * height, width, height, 0, 0, width, height);
   const { data } = context.getImageData(0, 0, width, height);
-  const levels = Uint8Array.from({ length: width * height }, (_, i) => data[4 * i]);
-  for (let i = 0; i < levels.length; i++) if (i % width) levels[i] += levels[i - 1];
-  for (let i = width; i < levels.length; i++) levels[i] += levels[i - width];
-  return levels;
+  const shares = record.counts.map((count) => count / record.counts.at(-1));
+  return Float32Array.from({ length: width * height }, (_, i) => shares[data[4 * i]]);
 }
 
-/** One label of one image by one method: the heat map, the pixels kept, the curve, and the verdict. */
-class Cell {
-  constructor(card, place, method) {
+/** One label of one image by one method. It shows the share of its proof, or that of a step of the slider. */
+class MapCell {
+  constructor(card, place, method, choose) {
     const image = card.image;
     const own = image.methods[method];
-    const facts = own.labels[place];
-    const { name, signed } = record.methods[method];
-    const label = image.labels[place];
-    this.card = card;
-    this.method = method;
-    this.map = own.maps[place];
-    this.table = bytesOf(own.heat[own.heat.length === 1 ? 0 : place]);
-    this.stops = signed ? DIVERGING : INFERNO;
-    this.probabilities = own.curve[place];
-    this.counts = record.curve_counts[method];
-    this.f = label.f;
-    this.heat = pictureCanvas(image, "heat", `Heat map of ${name} for ${label.name}`);
-    this.kept = pictureCanvas(image, "kept", `The top ${record.positions} of ${name} for ${label.name}`);
-    this.curve = new Curve(this.counts, this.probabilities, {
-      end: record.counts[record.counts.length - 1], top: card.tops[place], f: label.f,
-      choose: (count) => gallery.choose(count),
-      words: `Insertion curve of ${name} for ${label.name}: average ${inPercent(facts.average)}, whole ${record.noun} ${inPercent(label.f)}`,
+    const map = own.maps[place];
+    const all = record.counts.at(-1);
+    this.proof = new ProofCell({
+      name: `${record.methods[method].name} for ${image.labels[place].name}`, map: null, facts: own.labels[place], hidden: record.hidden.colour, choose,
+      curve: { shares: record.curve_counts[method].map((count) => count / all), values: own.curve[place] },
     });
-    this.reading = make("p", { class: "reading-off" });
-    this.node = make("figure", { class: "cell" },
-      make("figcaption", { title: name }, methodMark(method), make("span", {}, name)),
-      this.heat, this.kept,
-      this.curve.node,
-      this.reading,
-      proofGlyph(facts, { whole: `whole ${record.noun}`, positions: record.positions }),
-      ...(facts.fill ? [make("p", { class: "from-fill", title: "With nothing shown, the net believes the label already: the scores speak of the fill." }, facts.fill)] : []),
-    );
+    this.read = () => {
+      const appears = appearsIn(card.levels[method], map, image);
+      const values = record.methods[method].signed ? bytesOf(own.heat[map]) : null;
+      const shares = values && record.counts.map((count) => count / all);
+      this.proof.values = values && Array.from(appears, (at) => values[shares.findIndex((share) => share >= at - 1e-6)]);
+      this.proof.map = { photo: card.photo, width: image.width, height: image.height, appears };
+    };
+    this.node = this.proof.node;
+    this.cut = own.labels[place].cut;
   }
 
-  /** Draw the heat over the gray photo. */
-  paintHeat() {
-    const colours = Uint32Array.from(this.table, (brightness) => packed(heatColour(brightness / 255, this.stops)));
-    paintOver(this.heat, this.card.photo, (pixels) => this.put(pixels, colours), grayUnderHeat);
-  }
-
-  /** Draw the photo where the level is at most the step, and the colour of hidden pixels elsewhere. */
-  paintKept(step) {
-    const hidden = packed(record.hidden.colour);
-    const colours = Uint32Array.from({ length: 256 }, (_, level) => (level <= step ? 0 : hidden));
-    paintOver(this.kept, this.card.photo, (pixels) => this.put(pixels, colours));
-  }
-
-  /** The map as pixels, each coloured by its level. */
-  put(pixels, colours) {
-    this.levels ??= levelsOf(this.card.levels[this.method], this.map, this.card.image);
-    for (let i = 0; i < pixels.length; i++) pixels[i] = colours[this.levels[i]];
-  }
-
-  /** Follow the slider. */
-  show(step) {
-    const count = record.counts[step];
-    const whole = count === record.counts[record.counts.length - 1];
-    const p = whole ? this.f : interpolated(this.counts, this.probabilities, count);
-    this.curve.mark(count, p);
-    this.reading.replaceChildren(`at ${percent(step)}: `, make("b", {}, number(p)));
-    this.paintKept(step);
+  show(step, mode) {
+    if (!this.proof.map) this.read();
+    this.proof.show({ share: step === null ? this.cut : record.counts[step] / record.counts.at(-1), mode });
   }
 }
 
-/** What stands next to the name of a label that was judged although the net does not believe it. */
-const wrongWords = ({ wrong }) => `a wrong one, to test (${wrong === "near" ? "near to what the net believes" : "far from what the net believes"})`;
-
-/** The pictures of one label by one method. */
-const cellOf = (card, place, method) => (record.listed ? new ListCell(card, place, method) : new Cell(card, place, method));
-
-/** A step of the slider in percent of the positions; of rows and texts the number of columns or words. */
-const percent = (step) => record.listed ? `${step} ${record.positions}` : `${((100 * step) / (record.counts.length - 1)).toFixed(1).replace(/\.0$/, "")} %`;
-
-/** A row of pictures of one image. It is painted when it comes into view, and follows the slider while in view. */
-class Row {
-  constructor(card, cells, node) {
-    this.card = card;
-    this.cells = cells;
-    this.node = node;
-    this.step = null;
+/** A slider, and the cells that follow it. Until it is moved, each cell shows the share of its own proof. */
+class Player {
+  constructor(id) {
+    this.slider = byId(id);
+    this.words = byId(`${id}-words`);
+    this.own = byId(`${id}-own`);
+    this.cells = [];
+    this.legend = heatLegend(record.positions);
+    this.legend.hidden = true;
+    this.slider.closest(".ruler").append(this.legend);
+    [this.step, this.mode] = [null, "proof"];
+    this.slider.addEventListener("input", () => this.move(Number(this.slider.value)));
+    this.own.addEventListener("click", () => this.move(null));
+    for (const radio of document.getElementsByName(`${id}-mode`)) {
+      radio.addEventListener("change", () => {
+        this.mode = radio.value;
+        this.legend.hidden = this.mode !== "heat";
+        this.follow();
+      });
+    }
   }
 
-  /** One label: a column for each method. */
-  static ofMethods(card, place) {
-    const label = card.image.labels[place];
-    const cells = record.methods.map((_, method) => cellOf(card, place, method));
-    const rank = label.wrong ? wrongWords(label) : label.place === 1 ? "the net's first choice" : `number ${label.place} for the net`;
-    return new Row(card, cells, make("section", { class: "row", "aria-label": `${label.name} on ${card.image.name}` },
-      make("header", {},
-        make("h4", {}, label.name),
-        make("p", { title: "f, the net's probability of the label" }, `whole ${record.noun} `, make("b", {}, inPercent(label.f)), make("span", { class: "bar", style: `--f: ${label.f ?? 0}` })),
-        make("p", { class: "soft" }, rank)),
-      make("div", { class: "cells", tabindex: "0", role: "group", "aria-label": `Methods for ${label.name}` },
-        ...cells.map((cell) => cell.node)),
-    ));
-  }
-
-  /** One method: a column for each label. */
-  static ofLabels(card, method) {
-    const alone = record.methods.length === 1;
-    const tests = card.image.labels.some((label) => label.wrong); // all columns then have a line for it
-    const cells = card.image.labels.map((label, place) => {
-      const cell = cellOf(card, place, method);
-      cell.node.querySelector("figcaption").replaceChildren(
-        make("h4", {}, label.name),
-        ...(tests ? [make("p", { class: "soft", title: label.wrong ? wrongWords(label) : null }, label.wrong ? "a wrong one, to test" : "\u00a0")] : []), make("span", { class: "bar", style: `--f: ${label.f ?? 0}` }));
-      return cell;
-    });
-    const { name, label_free, signed } = record.methods[method];
-    const facts = [label_free && "one map for all labels", signed && "signed"].filter(Boolean).join(", ");
-    const words = alone ? `Labels of ${card.image.name}` : `Labels of ${card.image.name} by ${name}`;
-    return new Row(card, cells, make("section", { class: alone ? "row wide" : "row by-method", "aria-label": words },
-      ...(alone ? [] : [make("header", {},
-        make("h4", {}, methodMark(method), name), make("p", { class: "soft" }, facts))]),
-      make("div", { class: "cells", tabindex: "0", role: "group", "aria-label": words }, ...cells.map((cell) => cell.node)),
-    ));
-  }
-
-  show(step) {
-    if (this.step === step) return;
-    if (this.step === null) for (const cell of this.cells) cell.paintHeat();
-    for (const cell of this.cells) cell.show(step);
+  move(step) {
     this.step = step;
+    this.follow();
+  }
+
+  /** Move to the step that is nearest to this share. */
+  choose(share) {
+    const far = record.counts.map((count) => Math.abs(count / record.counts.at(-1) - share));
+    this.move(far.indexOf(Math.min(...far)));
+  }
+
+  play(cells) {
+    this.cells = cells;
+    this.follow();
+  }
+
+  /** Write how much is shown, and paint before the next frame. */
+  follow() {
+    const n = record.counts.at(-1);
+    const count = this.step === null ? null : record.counts[this.step];
+    const words = count === null ? "each map at its own share" : record.listed ? `${count} ${record.positions}` : `${inPercent(count / n)} · ${count.toLocaleString("en")} of ${n.toLocaleString("en")} ${record.positions}`;
+    if (count === null) this.slider.value = Math.round(this.slider.max / 3);
+    else this.slider.value = this.step;
+    this.words.textContent = words;
+    this.own.hidden = count === null;
+    this.slider.setAttribute("aria-valuetext", words);
+    this.frame ??= requestAnimationFrame(() => {
+      this.frame = undefined;
+      for (const cell of this.cells) cell.show(this.step, this.mode);
+    });
   }
 }
 
-/** One image in full. */
+/** A cell with the name of its method, or of its label, above it. */
+function figureOf(card, place, method, player, head) {
+  const kind = record.listed ? ListCell : MapCell;
+  const cell = new kind(card, place, method, (share) => player.choose(share));
+  cell.node.prepend(make("figcaption", {}, ...head));
+  return cell;
+}
+
+const methodHead = (method) => [methodMark(method), make("span", {}, record.methods[method].name),
+  ...(record.methods[method].label_free ? [make("span", { class: "badge" }, "one map for all labels")] : [])];
+
+const labelHead = ({ name, f, wrong }) => [make("h4", {}, name), make("span", { class: "soft" }, wrong ? "a wrong one, to test" : inPercent(f))];
+
+/** One image in full: a tab for each label with a cell for each method, or for the page of explain a row for each method. */
 class Card {
-  constructor(node, image) {
-    this.node = node;
-    this.image = image;
+  constructor(node, image, player) {
+    Object.assign(this, { node, image, player });
     this.photo = node.querySelector("img.photo");
     this.levels = node.querySelectorAll("img.levels");
-    this.details = node.querySelector("details");
-    this.chips = [...node.querySelectorAll(".chip")];
-    const values = (place) => image.methods.flatMap((m) => (m.listed ?? m).curve[place]).filter((p) => p !== null);
-    this.tops = image.labels.map((label, place) => Math.max(label.f ?? 0, ...values(place), 1e-6));
-    if (record.explained) this.tops.fill(Math.max(...this.tops)); // labels stand side by side
-    this.rows = record.explained
-      ? record.methods.map((_, method) => Row.ofLabels(this, method))
-      : image.labels.map((_, place) => Row.ofMethods(this, place));
-    this.labelNodes = image.labels.map((_, place) =>
-      record.explained ? this.rows.map((row) => row.cells[place].node) : [this.rows[place].node]);
-    node.querySelector(".rows").append(...this.rows.map((row) => row.node));
-    if (image.matrix && image.labels.length > 1) node.querySelector(".rows").append(matrixDetails(image));
-    this.chips.forEach((chip, place) => chip.addEventListener("click", () => {
-      this.switchLabel(place, chip.getAttribute("aria-pressed") !== "true");
-    }));
+    this.rows = node.querySelector(".rows");
+    this.tabs = [...node.querySelectorAll(".chip")];
+    this.ready = Promise.all([this.photo, ...this.levels].filter(Boolean).map((picture) => picture.decode()));
+    this.tabs.forEach((tab, place) => {
+      tab.addEventListener("click", () => this.select(place));
+      tab.addEventListener("keydown", ({ key }) => {
+        const step = { ArrowRight: 1, ArrowLeft: -1 }[key];
+        if (!step) return;
+        const next = (place + step + this.tabs.length) % this.tabs.length;
+        this.select(next);
+        this.tabs[next].focus();
+      });
+    });
   }
 
-  switchLabel(place, on) {
-    this.chips[place].setAttribute("aria-pressed", String(on));
-    for (const node of this.labelNodes[place]) node.hidden = !on;
+  /** The figures of some labels by some methods, in one grid. */
+  grid(words, pairs, head) {
+    const cells = pairs.map(([place, method]) => figureOf(this, place, method, this.player, head(place, method)));
+    return [cells, make("div", { class: "cells", role: "group", "aria-label": words }, ...cells.map((cell) => cell.node))];
+  }
+
+  select(place) {
+    this.place = place;
+    this.tabs.forEach((tab, k) => {
+      tab.setAttribute("aria-selected", String(k === place));
+      tab.tabIndex = k === place ? 0 : -1;
+    });
+    this.rows.setAttribute("aria-labelledby", this.tabs[place].id);
+    const [cells, grid] = this.grid(`Methods for ${this.image.labels[place].name}`, record.methods.map((_, method) => [place, method]), (_, method) => methodHead(method));
+    this.rows.replaceChildren(grid);
+    this.ready.then(() => this.player.play(cells));
+  }
+
+  /** Show the image; the page of explain has all labels side by side. */
+  open() {
+    if (!record.explained) {
+      this.select(this.place ?? 0);
+      return;
+    }
+    const found = record.methods.map((_, method) =>
+      this.grid(`Labels of ${this.image.name} by ${record.methods[method].name}`, this.image.labels.map((_, place) => [place, method]), (place) => labelHead(this.image.labels[place])));
+    this.rows.replaceChildren(...found.flatMap(([, grid], method) => [
+      ...(record.methods.length > 1 ? [make("h4", { class: "by-method" }, ...methodHead(method))] : []), grid]));
+    this.ready.then(() => this.player.play(found.flatMap(([cells]) => cells)));
   }
 }
 
@@ -177,112 +165,60 @@ function stripPart({ text, columns, series }) {
   return text ? text.slice(0, 24).join("") : columns.slice(0, 4).map(({ short, value }) => `${short} ${value}`).join(", ");
 }
 
-/** All images in full, and their tools. */
+/** All images in full, one at a time, with small pictures to choose from. The first is one that the net is sure of. */
 class Gallery {
   constructor() {
-    this.slider = byId("share");
-    this.seen = new Set();
-    this.cards = record.pictured.map((image) => new Card(byId(`image-${image.index}`), image));
-    this.rowOf = new Map(this.cards.flatMap((card) => card.rows.map((row) => [row.node, row])));
-    const near = new IntersectionObserver((changes) => this.noticed(changes), { rootMargin: "150px" });
-    for (const node of this.rowOf.keys()) near.observe(node);
-    this.slider.addEventListener("input", () => this.follow());
-    this.setUpStrip();
-    beforePrint(() => {
-      for (const card of this.cards) card.details.open = true;
-      this.rowOf.forEach((row) => row.show(this.step));
+    const player = new Player("share");
+    this.cards = record.pictured.map((image) => new Card(byId(`image-${image.index}`), image, player));
+    this.buttons = this.cards.map((card) => this.button(card));
+    byId("strip").append(...this.buttons);
+    document.addEventListener("click", (event) => this.follow(event.target.closest("a[href^='#image-']")?.hash));
+    addEventListener("hashchange", () => this.follow(location.hash));
+    const sure = record.pictured.map(({ labels }) => Math.max(...labels.map(({ f }) => f ?? 0)));
+    if (!this.follow(location.hash)) this.show(this.cards[record.explained ? 0 : sure.indexOf(Math.max(...sure))]);
+    Promise.all(this.cards.map(({ ready }) => ready)).then(() => { document.documentElement.dataset.ready = "true"; });
+  }
+
+  button(card) {
+    const { image, photo } = card;
+    const top = image.labels.find(({ place }) => place === 1);
+    const small = Math.max(image.width, image.height) <= 112 ? "small" : null;
+    const button = make("button", { type: "button", "aria-pressed": "false" },
+      record.listed
+        ? make("span", { class: "strip-text", dir: "auto" }, stripPart(image))
+        : make("img", { src: photo.src, alt: "", class: small, width: image.width, height: image.height }),
+      make("span", { class: "strip-name" }, image.name),
+      ...(top ? [make("span", { class: "soft" }, `${top.name} ${inPercent(top.f)}`)] : []));
+    button.addEventListener("click", () => this.show(card));
+    return button;
+  }
+
+  show(card) {
+    this.cards.forEach((other, k) => {
+      other.node.hidden = other !== card;
+      this.buttons[k].setAttribute("aria-pressed", String(other === card));
     });
-    this.setUpTools();
-    this.follow();
-    document.documentElement.dataset.ready = "true";
+    card.open();
   }
 
-  /** Set the slider to the step that is nearest to this number of positions. */
-  choose(count) {
-    const all = record.counts[record.counts.length - 1];
-    this.slider.value = Math.round(((record.counts.length - 1) * count) / all);
-    this.follow();
-  }
-
-  /** Open the image that a link leads to. */
-  open(hash) {
+  /** Show the image that a link leads to. */
+  follow(hash) {
     const card = this.cards.find(({ image }) => `#image-${image.index}` === hash);
-    if (card) card.details.open = true;
+    if (card) this.show(card);
+    return card;
   }
+}
 
-  /** Small photos to choose from, the one with the lowest soundness of any method with a map for each label first. */
-  setUpStrip() {
-    const metric = record.metrics.findIndex(({ kind }) => kind === "soundness");
-    const own = record.methods.filter((method) => !method.label_free);
-    const lowest = ({ index }) => {
-      const values = metric < 0 ? [] : (own.length ? own : record.methods).map((method) => method.values[metric][index]);
-      return Math.min(...values.filter((value) => value !== null), 2);
-    };
-    const worst = [...this.cards].sort((a, b) => lowest(a.image) - lowest(b.image));
-    byId("strip").append(...worst.map(({ image, photo }) => {
-      const value = lowest(image) <= 1 ? `soundness ${number(lowest(image))}` : "";
-      const small = Math.max(image.width, image.height) <= 112 ? "small" : null;
-      return make("li", {}, make("a", { href: `#image-${image.index}` },
-        record.listed
-          ? make("span", { class: "strip-text", dir: "auto" }, stripPart(image))
-          : make("img", { src: photo.src, alt: "", class: small, width: image.width, height: image.height }),
-        make("span", { class: "strip-name", title: image.name }, image.name), make("span", { class: "soft" }, value)));
-    }));
-  }
-
-  get step() {
-    return Number(this.slider.value);
-  }
-
-  /** Write how many positions are shown, and paint what is in view before the next frame. */
-  follow() {
-    const count = record.counts[this.step];
-    const n = record.counts[record.counts.length - 1];
-    const words = percent(this.step);
-    byId("share-words").textContent = `${words}${record.listed ? "" : ` · ${count.toLocaleString("en")} of ${n.toLocaleString("en")} ${record.positions}`}`;
-    this.slider.setAttribute("aria-valuetext", `${words}, ${count} of ${n} ${record.positions}`);
-    this.frame ??= requestAnimationFrame(() => {
-      this.frame = undefined;
-      for (const row of this.seen) row.show(this.step);
-    });
-  }
-
-  noticed(changes) {
-    for (const change of changes) {
-      const row = this.rowOf.get(change.target);
-      if (change.isIntersecting) {
-        this.seen.add(row);
-        (row.card.photo?.decode() ?? Promise.resolve()).then(() => this.seen.has(row) && row.show(this.step));
-      } else {
-        this.seen.delete(row);
-      }
-    }
-    const current = this.cards.find((card) => card.node.getBoundingClientRect().bottom > 120);
-    if (current) byId("jump").value = current.image.index;
-  }
-
-  setUpTools() {
-    const most = Math.max(...record.pictured.map((image) => image.labels.length));
-    const choices = [...Array(most).keys()].map((k) => k + 1);
-    const words = (k) => (k === most ? "all shown" : k === 1 ? "the first" : `the first ${k}`);
-    byId("labels-shown").append(...choices.reverse().map((k) => make("option", { value: k }, words(k))));
-    byId("labels-shown").addEventListener("change", (event) => {
-      const shown = Number(event.target.value);
-      for (const card of this.cards) card.labelNodes.forEach((_, place) => card.switchLabel(place, place < shown));
-    });
-    byId("jump").append(...record.pictured.map((image) => make("option", { value: image.index }, image.name)));
-    byId("jump").addEventListener("change", (event) => {
-      this.open(`#image-${event.target.value}`);
-      byId(`image-${event.target.value}`).scrollIntoView();
-    });
-    for (const [id, open] of [["open-all", true], ["close-all", false]]) {
-      byId(id)?.addEventListener("click", () => this.cards.forEach((card) => { card.details.open = open; }));
-    }
-    document.addEventListener("click", (event) => this.open(event.target.closest("a[href^='#image-']")?.hash));
-    addEventListener("hashchange", () => this.open(location.hash));
-    this.open(location.hash);
-    for (const box of document.querySelectorAll("[data-view]")) {
-      box.addEventListener("change", () => byId("pictures").classList.toggle(`no-${box.dataset.view}`, !box.checked));
-    }
-  }
+/** The most telling failure, and the same label by the method that does best. */
+function setUpOpening(cards) {
+  const { picture, place, methods } = record.opening;
+  const card = cards[picture];
+  const player = new Player("opening-share");
+  const [cells, grid] = card.grid(`${record.opening.title}`, methods.map((method) => [place, method]), (_, method) => methodHead(method));
+  const photo = card.photo ? [make("figure", { class: "whole" },
+    make("figcaption", {}, make("span", {}, `The whole ${record.noun}`)),
+    make("img", { class: card.photo.className.replace("photo", ""), src: card.photo.src, width: card.photo.width, height: card.photo.height, alt: card.photo.alt }),
+    make("p", {}, "The net says: ", ...record.opening.says))] : [];
+  byId("opening-cells").append(...photo, grid);
+  card.ready.then(() => player.play(cells));
 }

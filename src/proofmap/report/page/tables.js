@@ -38,6 +38,8 @@ function setUpScores() {
     body.append(...[...body.rows].sort((a, b) => compare(value(a), value(b), descending)));
     markSorted(header, descending);
   });
+  const more = byId("more-scores");
+  more?.addEventListener("click", () => more.setAttribute("aria-expanded", String(table.classList.toggle("all"))));
 }
 
 /** The list of all images: one metric at a time, a column for each method; rows are made as they are needed. */
