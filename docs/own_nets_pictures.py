@@ -2,7 +2,8 @@
 
     python -m docs.own_nets_pictures            # writes docs/pictures/own-nets.png
 
-Left: the paper's table of CIFAR-10 on ResNet-164. Middle and right: its ImageNet table and its Table 1 on ResNet-50 (Keras' weights). Cells are those of the records that are named below.
+Above: the paper's tables of CIFAR-10 on ResNet-164 and of ImageNet on ResNet-50 (Keras' weights). Below: earlier metrics on ImageNet, and Table 1, on ResNet-50. The saliency metric
+is left out: its cells are logarithms. Cells are those of the records that are named below.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from proofmap.report.figures.drawing import COLOURS
 
 HERE = Path(__file__).parent
 RECORDS, PICTURE = HERE / "results" / "recorded", HERE / "pictures" / "own-nets.png"
-CIFAR, IMAGENET = ("cifar10-tv-resnet164",), ("imagenet-resnet50",)
+CIFAR, IMAGENET, METRICS = ("cifar10-tv-resnet164",), ("imagenet-resnet50",), ("imagenet-metrics-resnet50",)
 TABLE_1 = ("imagenette-resnet50", "imagenette-resnet50-others", "imagenette-resnet50-search")
 KINDS = {  # of a panel: the beginning of a score's name, its name in the legend, and whether its marks are full
     "CIFAR-10's table, ResNet-164": (
@@ -26,6 +27,11 @@ KINDS = {  # of a panel: the beginning of a score's name, its name in the legend
     "ImageNet's table, ResNet-50": (
         ("completeness", "completeness", True),
         ("soundness", "soundness", True),
+    ),
+    "ImageNet, earlier metrics, ResNet-50": (
+        ("insertion, blur", "insertion, blur", True),
+        ("insertion, gray", "insertion, gray", True),
+        ("deletion", "deletion", True),
     ),
     "Table 1, ResNet-50": (
         ("completeness, printed", "completeness", True),
@@ -49,8 +55,9 @@ def main() -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    drawn, axes = plt.subplots(1, 3, figsize=(13.5, 5.0), constrained_layout=True)
-    for axis, (title, kinds), records in zip(axes, KINDS.items(), (CIFAR, IMAGENET, TABLE_1), strict=True):
+    drawn, axes = plt.subplots(2, 2, figsize=(10.0, 10.0), constrained_layout=True)
+    panels = zip(axes.flat, KINDS.items(), (CIFAR, IMAGENET, METRICS, TABLE_1), strict=True)
+    for axis, (title, kinds), records in panels:
         found = cells(records)
         axis.plot((0, 1), (0, 1), color="#999999", linewidth=0.8, zorder=0)
         for place, (begins, name, full) in enumerate(kinds):
@@ -74,7 +81,8 @@ def main() -> None:
             )
         axis.set(xlim=(0, 1.02), ylim=(0, 1.02), aspect="equal", title=title, xlabel="the paper's cell")
         axis.legend(frameon=False, fontsize=8, loc="upper left")
-    axes[0].set_ylabel("ours, with its 95 % interval")
+    for axis in axes[:, 0]:
+        axis.set_ylabel("ours, with its 95 % interval")
     drawn.savefig(PICTURE, dpi=130, metadata={"Software": None})
 
 
