@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -21,8 +22,11 @@ from proofmap.core.ranking import rank
 from proofmap.metrics import Judged
 from proofmap.results.validation import Measured, Validation, rightly_ordered, share_interval
 from proofmap.validation.ladder import LADDER, Places, Step
+from tests.command import run
+from tests.test_cli import MODEL, folder
 from tests.toys import TEXT, conv_classifier, linear_classifier, pixels
 
+__all__ = ["folder"]
 NET, IMAGES = linear_classifier(16, strength=0.02), pixels(12, 16)
 HALF = NET.inputs.half(0)
 LINE = Series(length=20, mean=(0.0,), std=(1.0,))
@@ -287,3 +291,30 @@ def test_a_file_that_is_no_validation(tmp_path: Path) -> None:
         Validation.load(tmp_path / "x.json")
     with pytest.raises(InputError, match="there is no validation"):
         Validation.load(tmp_path / "y.json")
+
+
+def test_the_report_of_a_run_shows_what_the_validation_of_its_net_found(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    usual = [*MODEL, "--methods", "gradient-x-input,random", "-q"]
+    options = ["--metrics", "insertion", "--tests", "ladder", "--labels", "top2", "--points", "3"]
+    assert run(monkeypatch, "validate", "photos", *usual, *options, "--out", "v") == 0
+    assert "insertion: no pair has a known answer" in capsys.readouterr().out
+    assert {path.name for path in (folder / "v").iterdir()} == {"validation.json", "validation.csv"}
+    record = json.loads((folder / "v" / "validation.json").read_text())
+    share = "90 % [80, 95]"
+    known = Measured("all known", "insertion", "all", 0.9, 0.8, 0.95, 2)
+    record["lines"].append(dataclasses.asdict(known))
+    (folder / "v" / "validation.json").write_text(json.dumps(record))
+    judged = ["evaluate", "--data", "photos", *usual, "--no-pictures", "--metrics", "insertion,deletion"]
+    assert run(monkeypatch, *judged, "--out", "run", "--validation", "v/validation.json") == 0
+    assert f"rightly on this net: insertion {share}" in capsys.readouterr().out
+    assert f'"trust":"{share}"' in (folder / "run" / "report.html").read_text()
+    record["settings"]["fingerprint"] = "another"
+    (folder / "other.json").write_text(json.dumps(record))
+    assert run(monkeypatch, *judged, "--out", "other", "--validation", "other.json") == 0
+    found = capsys.readouterr()
+    assert "is of another net" in found.err and "rightly on this net" not in found.out
+    assert run(monkeypatch, *judged, "--out", "x", "--validation", "no.json") == 2
+    assert run(monkeypatch, "validate", "photos", *usual, "--tests", "ladders") == 2
+    assert "there is no test" in capsys.readouterr().err

@@ -21,7 +21,7 @@ from proofmap.classifier import Classifier
 from proofmap.cli import options
 from proofmap.cli.console import print_result, shown_path, stderr, table_width
 from proofmap.core.errors import InputError, require
-from proofmap.core.files import check_output
+from proofmap.core.files import check_output, write_text
 from proofmap.core.inputs import TextInputs
 from proofmap.core.text import counted, did_you_mean, one_line, size_text
 from proofmap.methods.given import GivenMaps
@@ -31,10 +31,11 @@ from proofmap.models.spec import ModelSpec
 from proofmap.plugins.settings import setting_names
 from proofmap.plugins.specs import split_specs
 from proofmap.report.display import NUMBER_FILES
-from proofmap.report.runs import save_run
+from proofmap.report.runs import VALIDATION, save_run
 from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.score_tables import shared_table
+from proofmap.results.validation import Validation
 from proofmap.results.verdict import verdict
 from proofmap.session import Session
 from proofmap.study import Executor, LocalExecutor, Outcome, RayExecutor, Run, Study, run_study
@@ -168,6 +169,12 @@ def evaluate(
     ] = None,
     batch_size: Annotated[int | None, _rare(options.BATCH_SIZE)] = None,
     device: Annotated[str | None, options.DEVICE] = None,
+    validation: Annotated[
+        Path | None,
+        options.path_option(
+            "A file of proofmap validate with this net: scores and the report say how often each metric is right."
+        ),
+    ] = None,
     wait: Annotated[
         bool, _rare(typer.Option("--wait", help="Wait for another process that uses the run directory."))
     ] = False,
@@ -222,6 +229,7 @@ def evaluate(
         config = replace(config, methods=tuple(_usual_methods(config)))
     if not config.data:
         raise InputError("no data was named: give --data, or a study file with data = ...")
+    validated = None if validation is None else Validation.load(validation)
     folder = check_output(out or (study.stem if study is not None else "evaluation"))
     device_here, worker_device = _devices_for(executor, gpus, device)
     if dry_run:
@@ -247,8 +255,14 @@ def evaluate(
         retry=retry,
         command=options.command_line(),
     )
+    if validated is not None:
+        write_text(folder / VALIDATION, validated.json())
     evaluation, files = save_run(folder, pictures=not no_pictures)
     if evaluation is not None:
+        if validated is not None and not evaluation.trust:
+            stderr.print(
+                f"note: {validation} is of another net or other metrics ({validated.settings.get('model')}), so it is not shown"
+            )
         print_result(SCORE_FORMATS[format](evaluation).rstrip("\n"))
         log_scores(evaluation, folder)
     _print_outcome(outcome, files)

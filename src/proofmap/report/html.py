@@ -223,7 +223,12 @@ def page_record(evaluation: Evaluation) -> dict[str, Any]:
         "signed_words": [*SIGNED_WORDS],
         "verdict": verdict(evaluation).record(),
         "metrics": [
-            {**_metric_record(s, leading), "uneven": uneven, "mark": MARK if is_marked(evaluation, s) else ""}
+            {
+                **_metric_record(s, leading),
+                "trust": evaluation.trust.get(s.name, ""),
+                "uneven": uneven,
+                "mark": MARK if is_marked(evaluation, s) else "",
+            }
             for s, uneven in zip(scores, different_images(evaluation), strict=True)
         ],
         "methods": [_method_record(r) for r in evaluation.results],

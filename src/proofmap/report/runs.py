@@ -15,7 +15,11 @@ from proofmap.report.display import NUMBER_FILES, save_pictures
 from proofmap.report.html import write_report
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.sharing import shared
+from proofmap.results.validation import Validation
 from proofmap.study.stored_run import Run
+
+VALIDATION = "validation.json"
+"""The file of a run directory with what ``proofmap validate`` found about its metrics."""
 
 
 def write_run_report(
@@ -72,6 +76,8 @@ def load_pictured(
         return choices[0].indices
 
     evaluation = run.evaluation(choose, dataset=dataset)
+    if (validated := run.folder / VALIDATION).is_file():
+        evaluation = evaluation.trusting(Validation.load(validated), run.manifest.identity.get("fingerprint"))
     (choice,) = choices
     there = {i: why for i, why in choice.reasons.items() if i in evaluation.pictured}
     if len(there) < len(choice.reasons):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -15,6 +15,7 @@ from proofmap.core.labels import NO_LABEL, LabelRule
 from proofmap.core.text import counted
 from proofmap.results.records import COMPLETENESS, SOUNDNESS, HoldsArrays, MethodResult
 from proofmap.results.statistics import RunScore
+from proofmap.results.validation import Validation
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,6 +68,8 @@ class Evaluation(HoldsArrays, tensors=["images", "labels", "f"]):
     pictured: tuple[int, ...] = ()
     run_scores: tuple[RunScore, ...] = ()
     """Scores of the run as a whole, computed from the values of all methods."""
+    trust: Mapping[str, str] = field(default_factory=dict)
+    """For metrics that were validated with this net: the share of pairs with a known answer that they order rightly, such as ``94 % [91, 96]``."""
 
     def __len__(self) -> int:
         """The number of images."""
@@ -168,6 +171,13 @@ class Evaluation(HoldsArrays, tensors=["images", "labels", "f"]):
             )
             for fill in dict.fromkeys(fills)
         }
+
+    def trusting(self, validation: Validation, fingerprint: object) -> Evaluation:
+        """The evaluation with what a validation found about its metrics; unchanged if that was of a net with another ``fingerprint``."""
+        if validation.settings.get("fingerprint") != fingerprint:
+            return self
+        names = [score.name for score in self.results[0].scores if validation.short(score.name)]
+        return replace(self, trust={name: validation.short(name) for name in names})
 
     def wrong_kind(self, index: int, place: int) -> Literal["", "near", "far"]:
         """``near`` or ``far`` if the label at ``place`` is a wrong one that the label rule ``+wrong`` added; otherwise empty."""

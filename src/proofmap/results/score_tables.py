@@ -91,6 +91,9 @@ def _score_notes(evaluation: Evaluation) -> list[str]:
             f"{', '.join(found)}: found to give one map for all labels; a map with one value everywhere counts too, and is read in the order "
             f"of the {evaluation.inputs.position_noun}"
         )
+    if evaluation.trust:
+        shares = ", ".join(f"{name} {share}" for name, share in evaluation.trust.items())
+        quoted.append(f"pairs of maps with a known answer that metrics order rightly on this net: {shares}")
     return [*quoted, *fill_notes(evaluation), *soundness_notes(evaluation), *_counting_notes(evaluation)]
 
 

@@ -145,6 +145,8 @@ class Validation(Tables):
     def sentence(self, metric: str) -> str:
         """What to trust a metric with, in one sentence."""
         verdict, share = self.verdict(metric), self.short(metric)
+        if not share:
+            return f"{metric}: no pair has a known answer on these images."
         first = f"{metric} orders {share} of the pairs with a known answer rightly"
         failed = [test for test, line in self.known(metric).items() if line.verdict == verdict]
         where = ", ".join(failed[:-1]) + " and " * (len(failed) > 1) + "".join(failed[-1:])
