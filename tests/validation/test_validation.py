@@ -158,6 +158,12 @@ def test_a_step_keeps_the_values_of_a_map(step: Step) -> None:
     assert not torch.equal(changed[0, 0], maps[0, 0])
 
 
+def test_the_map_of_another_label_is_not_worse_if_it_is_the_same() -> None:
+    one = streams.uniform(torch.tensor(5), 512).view(2, 1, 16, 16).repeat(1, 2, 1, 1)
+    places = Places(NET.inputs, IMAGES[:2], torch.tensor([[0, 1], [1, 2]]), one, 0)
+    assert places.after(Step("other label"))[1].tolist() == [False, False]
+
+
 def test_a_share_of_the_positions_is_shuffled() -> None:
     maps, labels = (
         streams.uniform(torch.tensor(5), 512).view(2, 1, 16, 16),

@@ -82,14 +82,17 @@ class Places:
             half = blind if blind is None or whole else blind[:n]
             height = self._height(step, own, maps, half)
             if height is not None:
-                changed = reordered(maps.flatten(0, 1), height).view(maps.shape)
+                placed = reordered(maps.flatten(0, 1), height).view(maps.shape)
                 if whole:
-                    found[own] = changed
+                    found[own] = placed
                 else:
-                    found[own, ..., :n] = changed
+                    found[own, ..., :n] = placed
                 enough = (self.labels[own] != NO_LABEL).sum(dim=1) > 1
                 there[own.cpu()] = enough.cpu() if step.kind == "other label" else True
-        return found, there
+        changed = (
+            (found != self.maps).flatten(1).any(dim=1).cpu()
+        )  # two labels may have one map, which is not worse
+        return found, there & (changed | (step.kind == "kept"))
 
     def _height(self, step: Step, own: Tensor, maps: Tensor, blind: Tensor | None) -> Tensor | None:
         """New heights ``(P, n)`` of the images with the indices ``own``; None if the step does not exist for them."""
