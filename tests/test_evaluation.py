@@ -325,9 +325,13 @@ def test_a_proof_has_maps_labels_and_a_table(proof: Proof, f: Classifier, images
     assert proof.maps.shape == (N, proof.labels.shape[1], SIZE, SIZE)
     torch.testing.assert_close(proof.maps, make_method("grad-cam")(f, images, proof.labels))
     lines = str(proof).splitlines()
-    assert lines.pop(0) == "maps by grad-cam"
-    assert len(lines) == 1 + int((proof.labels >= 0).sum()) + 1  # header, rows, and what the bars mean
-    assert {"image", "label", "f", "completeness", "soundness", "insertion"} <= set(lines[0].split())
+    assert [line for line in lines if "maps by" in line] == [
+        f"{name}, maps by grad-cam" for name in ("one", "two", "three", "one-2")
+    ]
+    assert len(lines) == 4 * 3 - 1 + int((proof.labels >= 0).sum()) + 1  # heads, gaps, rows, one sentence
+    assert lines[1].split() == ["label", "belief", "proof", "peak"]
+    scored = set(proof.table(scores=True).split())
+    assert {"image", "label", "f", "completeness", "soundness", "insertion"} <= scored
     assert [s.name for s in proof.result.scores] == ["completeness", "soundness", "best-effort", "insertion"]
 
 

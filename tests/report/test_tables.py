@@ -23,7 +23,7 @@ from proofmap.report.figures.scatter import scatter_figure
 from proofmap.results import score_tables, tables
 from proofmap.results.audit import audit
 from proofmap.results.compare import compare
-from proofmap.results.proof_shape import shape_of
+from proofmap.results.proof_shape import shape_of, short_percent
 from proofmap.results.verdict import verdict
 from tests.report.pages import judged as page_judged
 from tests.report.test_compare import judged, with_values
@@ -204,10 +204,13 @@ def test_a_table_that_is_too_wide_is_stacked_and_loses_nothing(evaluation: pm.Ev
 
 
 def test_rows_of_pairs_have_the_bar_of_their_proof(evaluation: pm.Evaluation) -> None:
-    lines = score_tables.pair_table(evaluation, methods=1).splitlines()
-    assert lines[-1] == score_tables.SHAPE
+    head, header, line, *_ = score_tables.proof_table(evaluation).splitlines()
     first = shape_of(evaluation, evaluation.results[0], 0, 0)
-    assert first.text() in lines[1] and len(first.text()) == 20
+    assert head == f"{evaluation.image_names[0]}, maps by {evaluation.methods[0]}"
+    assert header.split() == ["label", "belief", "proof", "peak"]
+    said = [short_percent(p) for p in (first.belief, first.proof, first.peak)]
+    assert first.text(16) in line and line.endswith(first.verdict)
+    assert " ".join(said) in " ".join(line.replace("†", "").split())
 
 
 # ---- one map for all labels, found in the maps -------------------------------------------------------------------

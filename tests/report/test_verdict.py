@@ -328,8 +328,8 @@ def test_they_change_soundness_and_not_completeness(evaluation: pm.Evaluation) -
 
 
 def test_tables_and_pages_mark_them(evaluation: pm.Evaluation, tmp_path: Path) -> None:
-    table = score_tables.pair_table(evaluation, methods=1).splitlines()
-    assert [", a wrong one, to test" in line for line in table[1:4]] == [False, True, True]
+    _, rows = score_tables.pair_cells(evaluation)
+    assert [", a wrong one, to test" in row[2] for row in rows[:3]] == [False, True, True]
     assert "labels top1 and two wrong ones (near, far)" in evaluation.table()
     page = PageParts(write_report(evaluation, tmp_path / "r.html"))
     assert [a["wrong"] for a in page.record["pictured"][0]["labels"]] == ["", "near", "far"]

@@ -11,7 +11,7 @@ import typer
 
 import proofmap as pm
 from proofmap.cli import options
-from proofmap.cli.console import print_result, print_written, progress_for, shown_path, stderr, table_width
+from proofmap.cli.console import print_result, progress_for, shown_path, stderr, table_width
 from proofmap.core.errors import require
 from proofmap.core.files import check_output
 from proofmap.core.labels import LabelRule
@@ -22,8 +22,7 @@ from proofmap.metrics.proof_scores import default_metrics
 from proofmap.models import DEFAULT_MODEL
 from proofmap.plugins.specs import run_files_in, split_specs
 from proofmap.report.html import write_report
-from proofmap.results import score_tables
-from proofmap.results.verdict import verdict
+from proofmap.results.score_tables import summary
 from proofmap.session import Session
 from proofmap.study.planning import expected_cost, expected_labels, measure_speed
 
@@ -52,21 +51,15 @@ def judge_rows(out: Path, labels: str | None, methods: str | None, seed: int, qu
         seed=seed,
         progress=progress_for(stderr, quiet),
     )
-    report = print_and_save(found, out, "row")
-    stderr.print(f"open {shown_path(report)} in a browser: every row, with its columns")
+    print_and_save(found, out)
 
 
-def print_and_save(found: pm.Evaluation, out: Path, item: str) -> Path:
-    """Print the proofs of the first method, all scores and the verdict, and write all files to ``out``. Returns the path of the report."""
-    print_result(
-        f"what the maps of {found.results[0].name} prove\n\n{score_tables.pair_table(found, 1, table_width())}\n"
-    )
-    print_result(f"the methods, judged by the worst label of each {item}\n\n{found.table(table_width())}\n")
-    print_result(verdict(found))
-    written = found.save(out)
+def print_and_save(found: pm.Evaluation, out: Path) -> None:
+    """Print the methods in a short table, the most telling failure and the verdict, and write all files to ``out``."""
+    print_result(summary(found, table_width()))
+    found.save(out)
     report = write_report(found, out / "report.html", command=options.command_line())
-    print_written([*written, report])
-    return report
+    stderr.print(f"open {shown_path(report)} in a browser: every {found.inputs.singular}, with a slider")
 
 
 def trained_forest() -> tuple[pm.Classifier, Any, Any]:
@@ -147,7 +140,6 @@ def demo(
         seed=seed,
         progress=progress_for(stderr, quiet),
     )
-    report = print_and_save(found, out, "photo")
+    print_and_save(found, out)
     if not (out / "curves.png").is_file():
         stderr.print("no charts were drawn: pip install 'proofmap[figures]' installs matplotlib")
-    stderr.print(f"open {shown_path(report)} in a browser: every picture, with a slider")

@@ -16,7 +16,14 @@ from rich.text import Text
 
 import proofmap as pm
 from proofmap.cli import options
-from proofmap.cli.console import SafeConsole, print_result, print_written, progress_for, stderr, table_width
+from proofmap.cli.console import (
+    SafeConsole,
+    print_result,
+    print_written,
+    progress_for,
+    shown_path,
+    stderr,
+)
 from proofmap.core.files import check_output, written_together
 from proofmap.core.inputs import Pictures
 from proofmap.core.inputs.pictures import Fit
@@ -37,7 +44,6 @@ from proofmap.report.html import write_report
 from proofmap.report.listed import ListedProof
 from proofmap.report.pictures import crop_words
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.notes import distractor_words, fill_notes, other_fill
 from proofmap.results.proof_shape import percent
 from proofmap.study.opened import open_net, open_study_data
 from proofmap.study.planning import expected_cost, expected_labels, measure_speed
@@ -142,6 +148,9 @@ def explain(
     device: Annotated[str | None, options.DEVICE] = None,
     batch_size: Annotated[int | None, options.BATCH_SIZE] = None,
     seed: Annotated[int, options.SEED] = 0,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Also print scores, settings and the files written.")
+    ] = False,
     quiet: Annotated[bool, options.QUIET] = False,
 ) -> None:
     folder = _free_folder(out, force)
@@ -205,14 +214,9 @@ def explain(
     names = [data.names[i] if text or is_data else Path(data.names[i]).stem for i in block.indices]
     judge.update(block.images, names=names)
     proof = pm.Proof(judge.compute())
-    print_result(proof.table(table_width()))
+    print_result(proof.table(scores=verbose))
     if classifier.inputs.shown_as == "words":
         print_words(proof.evaluation)
-    results = proof.evaluation.results
-    if words := distractor_words((r.settings for r in results), (s.settings for s in results[0].scores)):
-        stderr.print(f"distractors: {words}")
-    if fill_notes(proof.evaluation):
-        stderr.print(f"with another fill: {options.command_line()} --fill {other_fill(proof.evaluation)}")
     named = proof.methods[0] if len(proof.methods) == 1 else f"{len(proof.methods)} methods"
 
     def crops(k: int) -> str:
@@ -228,7 +232,9 @@ def explain(
             explained=True,
             crops=crops,
         )
-    print_written([folder / path.name for path in (*written, report)])
+    if verbose:
+        print_written([folder / path.name for path in (*written, report)])
+    stderr.print(f"open {shown_path(folder / report.name)} in a browser: the pictures, with a slider")
     for reason in block.failures.values():
         stderr.print(f"failed: {reason}")
     if block.failures:

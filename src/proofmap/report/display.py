@@ -21,7 +21,7 @@ from proofmap.core.errors import InputError, MissingExtra, require
 from proofmap.core.files import atomic_write, distinct_names, file_name, write_text, written_together
 from proofmap.core.inputs.pictures import OWN_SOFTWARE, SUFFIXES
 from proofmap.core.labels import NO_LABEL
-from proofmap.core.text import counted, one_line, terminal_text
+from proofmap.core.text import counted, terminal_text
 from proofmap.report.figures import figures_of, make_figure
 from proofmap.report.figures.drawing import draw
 from proofmap.report.listed import WORDS_NOTE, ListedProof
@@ -29,13 +29,13 @@ from proofmap.report.pictures import data_uri, picture_bytes
 from proofmap.report.sheets import MOST_IMAGES, explained_sheet
 from proofmap.results import score_tables
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.notes import fill_notes, given_by_fill
+from proofmap.results.notes import given_by_fill
 from proofmap.results.proof_shape import curve_of, percent, positions_in_order, shape_of
 from proofmap.results.records import MethodResult
-from proofmap.results.score_tables import pair_table, table_records
 from proofmap.results.score_tables import (
-    score_table as score_table,  # results print themselves through this module
+    proof_table as proof_table,  # results print themselves through this module
 )
+from proofmap.results.score_tables import score_table as score_table
 from proofmap.results.score_tables import shared_table as shared_table
 from proofmap.results.sharing import shared
 from proofmap.results.tables import json_text, records_csv
@@ -317,16 +317,9 @@ def _position_records(evaluation: Evaluation) -> Iterator[dict[str, object]]:
                     }
 
 
-def proof_table(evaluation: Evaluation, width: int | None = None) -> str:
-    """:func:`pair_table` with its notes. The name of an only method is above the table."""
-    results = evaluation.results
-    above = [f"maps by {one_line(results[0].name)}"] if len(results) == 1 else []
-    return "\n".join([*above, pair_table(evaluation, width=width), *fill_notes(evaluation)])
-
-
 def dataframe(evaluation: Evaluation, table: str = "scores") -> pd.DataFrame:
     """The table named ``table`` (one of ``TABLES``) as a pandas DataFrame. A value that does not count is NaN."""
-    records = list(table_records(evaluation, table))
+    records = list(score_tables.table_records(evaluation, table))
     pandas = require("pandas", extra="pandas", purpose="to_dataframe()")
     frame: pd.DataFrame = pandas.DataFrame.from_records(records)
     return frame

@@ -284,9 +284,10 @@ class Proof:
         """One row per method, image and label, with f (the net's probability of the label), completeness, soundness and insertion (the AUC)."""
         return tuple(row for result in self.evaluation.results for row in result.rows)
 
-    def table(self, width: int | None = None) -> str:
-        """A text table of what each map proves, with a bar for each proof. A table wider than ``width`` columns is stacked."""
-        return display.proof_table(self.evaluation, width)
+    def table(self, *, scores: bool = False) -> str:
+        """What each map proves: a line for each label with a bar, belief, proof and peak, and a word; then one sentence. With ``scores``, all
+        scores and settings follow."""
+        return display.proof_table(self.evaluation, scores=scores)
 
     def __str__(self) -> str:
         return self.table()

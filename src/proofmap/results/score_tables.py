@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ import numpy as np
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL, LabelRule
 from proofmap.core.outputs import in_words, is_independent
-from proofmap.core.text import counted
+from proofmap.core.text import counted, one_line
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.notes import (
     MARK,
@@ -27,8 +28,8 @@ from proofmap.results.notes import (
     rule_words,
     thresholds_words,
 )
-from proofmap.results.proof_shape import positions_in_order, shape_of
-from proofmap.results.records import BEST_EFFORT, SOUNDNESS, MethodResult
+from proofmap.results.proof_shape import TRIFLE, positions_in_order, shape_of, short_percent
+from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS, MethodResult
 from proofmap.results.sharing import shared
 from proofmap.results.statistics import Score
 from proofmap.results.tables import (
@@ -41,7 +42,7 @@ from proofmap.results.tables import (
     table_html,
     with_interval,
 )
-from proofmap.results.verdict import soundness_notes
+from proofmap.results.verdict import fully_proved, role_of, soundness_notes, verdict
 
 _HARDLY = 0.01
 _SHOWN = 3
@@ -49,8 +50,8 @@ _SHOWN = 3
 TABLES = ("scores", "per_image", "per_label")
 """The names of the tables for ``to_dataframe()``."""
 _LABEL_FREE = "*"
-SHAPE = "proof: a bar from 0 to 1; █ ends at the AUC (insertion), │ is at f, ─ ends at the highest probability of the curve"
-"""The legend below :func:`pair_table`: how to read the bar of a proof in a terminal."""
+_BAR, _LABEL = 16, 24
+"""Width in characters of the bar of a proof, and the largest width of a label: a line of :func:`proof_table` then fits in 80 columns."""
 MOST_ROWS = 50
 """The largest number of rows that :func:`pairs_html` shows in a notebook."""
 
@@ -126,17 +127,16 @@ def shared_table(evaluation: Evaluation) -> ScoreTable:
     return score_table(shared(evaluation))
 
 
-def pair_cells(evaluation: Evaluation, methods: int | None = None, *, bars: bool = False) -> Cells:
-    """Header and one row per (method, image, label), for all methods or the first ``methods``. The name of an only method is left out.
+def pair_cells(evaluation: Evaluation) -> Cells:
+    """Header and one row of values per (method, image, label). The name of an only method is left out.
 
-    ``†`` marks completeness and soundness of a label that the fill alone gives: the net believes the label if nothing is shown. With
-    ``bars``, a column has a bar that pictures the proof, and inputs whose positions have names have a column of the first ones.
+    ``†`` marks completeness and soundness of a label that the fill alone gives: the net believes the label if nothing is shown.
     """
-    results, names = evaluation.results[:methods], bars and evaluation.inputs.has_names
+    results = evaluation.results
     marked = {score.name for score in results[0].scores if is_marked(evaluation, score)}
     values = [k for k in results[0].rows[0] if k not in ("method", "image", "label", "name")]
-    first, last = ["method"] * (len(results) > 1), [evaluation.inputs.position_noun] * names
-    header = [*first, evaluation.inputs.singular, "label", *["proof"] * bars, *values, *last]
+    first = ["method"] * (len(results) > 1)
+    header = [*first, evaluation.inputs.singular, "label", *values]
     pairs, rows = (evaluation.labels != NO_LABEL).nonzero().tolist(), []
     for result in results:
         given = given_by_fill(result)
@@ -145,20 +145,70 @@ def pair_cells(evaluation: Evaluation, methods: int | None = None, *, bars: bool
             words = name if name == label else f"{name} ({label})"
             cells = [result.name] if first else []
             cells += [str(row["image"]), words + (f", {WRONG_WORDS}" if evaluation.wrong_kind(i, j) else "")]
-            cells += [shape_of(evaluation, result, i, j).text()] if bars else []
-            cells += [number(row[k]) + (MARK if given[i, j] and k in marked else "") for k in values]
-            if names:
-                kept = i in evaluation.pictured
-                cells.append(_proof_names(evaluation, result, i, j) if kept else "map not kept")
-            rows.append(cells)
+            rows.append(
+                [*cells, *(number(row[k]) + (MARK if given[i, j] and k in marked else "") for k in values)]
+            )
     return header, rows
 
 
-def pair_table(evaluation: Evaluation, methods: int | None = None, width: int | None = None) -> str:
-    """:func:`pair_cells` as text with bars, and how to read them."""
-    header, rows = pair_cells(evaluation, methods, bars=True)
-    first = f"\n{header[-1]}: the first ones of the map, which give the belief"
-    return f"{aligned(header, rows, width)}\n{SHAPE}{first if evaluation.inputs.has_names else ''}"
+def proof_table(evaluation: Evaluation, *, scores: bool = False) -> str:
+    """What each map proves, as a terminal and ``print`` show it: a line for each label with a bar, the three numbers and the word of
+    :class:`~proofmap.results.proof_shape.ProofShape`, and the most telling failure in one sentence. Inputs whose positions have names have a
+    column of the first ones. With ``scores``, all scores and settings follow."""
+    names, blocks = evaluation.inputs.has_names, []
+    header = ["label", "", "belief", "proof", "peak", "", *[evaluation.inputs.position_noun] * names]
+    for result in evaluation.results:
+        given = given_by_fill(result)
+        for i, image in enumerate(evaluation.image_names):
+            rows = []
+            for j in evaluation.places_of(i):
+                shape, label = shape_of(evaluation, result, i, j), one_line(evaluation.label_name(i, j))
+                label = label if len(label) <= _LABEL else f"{label[: _LABEL - 1]}…"
+                said = [short_percent(p) for p in (shape.belief, shape.proof, shape.peak)]
+                said[1] += MARK * bool(given[i, j])
+                kept = [
+                    _proof_names(evaluation, result, i, j) if i in evaluation.pictured else "map not kept"
+                ]
+                rows.append([label, shape.text(_BAR), *said, shape.verdict, *kept * names])
+            blocks.append(f"{one_line(image)}, maps by {one_line(result.name)}\n{aligned(header, rows)}")
+    notes = [textwrap.fill(note, 80) for note in (failure(evaluation), *fill_notes(evaluation))]
+    told = ["\n\n".join(blocks), *notes]
+    return "\n".join(
+        [*told, "", aligned(*pair_cells(evaluation)), "", evaluation.table()] if scores else told
+    )
+
+
+def failure(evaluation: Evaluation, best: Sequence[str] = ()) -> str:
+    """The most telling failure in one sentence: of the maps that are too strong, the one whose proof exceeds the belief by the most; if none
+    is, the one that falls short by the most. Methods named ``best`` and rows with one map for all labels do not count, if there are others."""
+    results = evaluation.results
+    own = [r for r in results if not r.one_map and role_of(r, results) == "method"] or results
+    found = []
+    for result in [r for r in own if r.name not in best] or own:
+        for i, image in enumerate(evaluation.image_names):
+            for j in evaluation.places_of(i):
+                shape = shape_of(evaluation, result, i, j)
+                if shape.word in ("strong", "weak"):
+                    excess = shape.proof - shape.belief
+                    words = f"{result.name}'s map of {evaluation.label_name(i, j)} proves {short_percent(shape.proof)}"
+                    words = f"On {image}, {words}; the net believes {short_percent(shape.belief)}."
+                    found.append((shape.word == "strong" and excess >= TRIFLE, abs(excess), words))
+    return one_line(max(found)[2]) if found else "No map is too weak or too strong."
+
+
+def summary(evaluation: Evaluation, width: int | None = None) -> str:
+    """The methods in four columns, those that fully prove most first; the most telling failure; and the verdict. With several fills, each score
+    is that of the worst fill."""
+    said = verdict(evaluation)
+    noun = evaluation.inputs.noun
+    header, rows = ["method", f"{noun} fully proved", "complete", "sound", "other labels"], []
+    for result in sorted(evaluation.results, key=lambda r: -fully_proved(r)[0]):
+        scores = [result.first_scores(kind).values() for kind in (COMPLETENESS, SOUNDNESS, BEST_EFFORT)]
+        means = [number(min((s.value for s in each), default=math.nan)) for each in scores]
+        name = result.name + _LABEL_FREE * result.one_map
+        rows.append([name, "{} of {}".format(*fully_proved(result)), *means])
+    note = f"\n{_LABEL_FREE} one map for all labels" if any(r.one_map for r in evaluation.results) else ""
+    return f"{aligned(header, rows, width)}{note}\n\n{failure(evaluation, said.methods)}\n{said.headline}"
 
 
 def best_two(evaluation: Evaluation) -> list[list[bool]]:
