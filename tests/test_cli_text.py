@@ -46,7 +46,7 @@ def test_a_text_is_explained(folder: Path) -> None:
         "--quiet",
     )
     assert code == 0, text
-    assert "text-0  good (1)" in text and "text-1  bad (0)" in text
+    assert "text-0, maps by belief-order" in text and "text-1, maps by belief-order" in text
     assert (folder / "proofs" / "report.html").is_file()
 
 
@@ -56,7 +56,7 @@ def test_texts_of_a_column_are_explained(folder: Path) -> None:
         *("--labels", "all", "--method", "occlusion", "--quiet"),
     )
     assert code == 0, text
-    assert "text-1  bad (0)" in text
+    assert "text-1, maps by occlusion" in text and "\nbad " in text
 
 
 def test_a_run_on_a_column_of_texts_is_resumed(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,13 @@ def test_the_demo_judges_held_out_rows_of_a_forest(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(demo, "ROWS", 2)
     code, text = invoke("demo", "table", "--methods", "occlusion,random", "--out", str(tmp_path / "demo"))
     assert code == 0, text
-    assert "row-460  malignant" in text
+    table = re.search(
+        r"^method +rows fully proved +complete +sound +other labels\n(.*?)\n\n", text, re.M | re.S
+    )
+    assert table and {line.split()[0] for line in table[1].splitlines()} >= {"occlusion", "random*"}
+    assert table[1].count(" of 2 ") == 2
+    assert re.search(r"^On row-\d+, occlusion's map of (malignant|benign) proves", text, re.MULTILINE)
+    assert "fully proves" in text and "open " in text
     assert (tmp_path / "demo" / "report.html").is_file()
 
 

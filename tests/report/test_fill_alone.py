@@ -146,20 +146,6 @@ def test_curves_that_do_not_begin_with_nothing_shown_say_nothing() -> None:
     assert "†" not in str(explained(3.0, curve="restricted"))
 
 
-NET = """
-import torch, proofmap as pm
-from torch import nn
-
-class Dark(nn.Module):
-    def forward(self, x):
-        bright = 20 * (x.mean(dim=(1, 2, 3)) - 0.7)
-        return torch.stack([torch.full_like(bright, 3.0), bright, torch.zeros_like(bright)], dim=1)
-
-def make():
-    return pm.Classifier(Dark().eval(), size=6, mean=(0.5,) * 3, std=(0.5,) * 3, names=["dark", "light", "else"])
-"""
-
-
 @pytest.mark.parametrize("fill", ["gray", "delete"])
 def test_the_other_fill_of_texts_is_not_the_same_one_by_another_name(fill: str) -> None:
     """``gray`` deletes words, so it is no other fill than ``delete``."""
