@@ -65,7 +65,7 @@ export class Labels {
   partButton({ label }) {
     const seen = this.parts.get(label);
     if (!seen) return null;
-    const button = make("button", { type: "button", class: "show-part", "aria-pressed": String(this.part === seen) },
+    const button = make("button", { type: "button", class: "show-part" },
       `${inPercent(seen.part)} in a part: ${this.part === seen ? "hide it" : "show me which part"}`);
     button.addEventListener("click", () => {
       this.part = this.part === seen ? null : seen;
