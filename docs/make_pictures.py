@@ -513,13 +513,13 @@ def _drawn(write: Callable[[Path], object]) -> Image.Image:
 MAKERS: dict[str, Callable[..., Any]] = {
     "hero-light.png": lambda: hero("light"),
     "hero-dark.png": lambda: hero("dark"),
-    "rocket.belief-mask.png": proof_sheet,
-    "game.png": game,
+    "rocket.belief-mask.webp": proof_sheet,
+    "game.webp": game,
     "curves.png": curves,
     "one-area.png": one_area,
     "anytime.png": anytime,
-    "cheating.png": cheating,
-    "artifacts.png": artifacts,
+    "cheating.webp": cheating,
+    "artifacts.webp": artifacts,
     "masks-by-regularisation.png": masks_by_regularisation,
     "randomised-layer.png": randomised_layer,
     "k-masks.png": k_masks,
@@ -543,6 +543,8 @@ def save(name: str) -> Path:
         _save_chart(MAKERS[name], path)
     elif name.startswith("hero"):
         MAKERS[name]().save(path, "PNG", optimize=True)
+    elif path.suffix == ".webp":
+        MAKERS[name]().save(path, "WEBP", quality=85, method=6)
     else:
         _save_sheet(MAKERS[name](), path)
     return path

@@ -2,7 +2,7 @@
 
     python -m docs.series_picture
 
-A small net learns in seconds whether a short whistle in noise rises or falls; nothing is downloaded. Makes ``whistle.png``.
+A small net learns in seconds whether a short whistle in noise rises or falls; nothing is downloaded. Makes ``whistle.webp``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import proofmap as pm
 from proofmap.core.inputs import Series
 from proofmap.report.sheets import explained_sheet
 
-from .make_pictures import PICTURES, _save_sheet
+from .make_pictures import PICTURES
 
 LENGTH, RATE, WHISTLE = 2000, 8000, 500
 INPUTS = Series(length=LENGTH, mean=(0.0,), std=(0.4,), rate=float(RATE), segments=20)
@@ -60,4 +60,4 @@ def whistle() -> Image.Image:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    _save_sheet(whistle(), PICTURES / "whistle.png")
+    whistle().save(PICTURES / "whistle.webp", "WEBP", lossless=True)

@@ -21,7 +21,7 @@ _MOST_OUTLINED = 0.1
 """Largest length of an outline in pixels of the map, as a share of its pixels; a longer one would hide the picture."""
 _SMALL = 112  # pictures of at most this many pixels keep their pixels when they are enlarged
 _TINT, _OVER, _LINE, _AXIS = (233, 239, 252), (246, 201, 168), (47, 91, 208), (206, 210, 218)
-_TRACED, _TRACE_TINT = 200, (222, 236, 230)  # the ink of a series is darker than this
+_TRACED = 200  # the ink of a series is darker than this
 CURVE = 52
 """Height of a curve in pixels."""
 
@@ -79,7 +79,7 @@ def marked_line(image: Tensor, heat: Tensor, inputs: Series, share: float, colou
     drawn = inputs.picture(image).copy()
     keep = per_pixel(keep_top(heat[None], share)[0].cpu().numpy(), inputs)
     ink = drawn.mean(axis=2) < _TRACED
-    drawn[keep & ~ink] = _TRACE_TINT
+    drawn[keep & ~ink] = [round(255 - 0.14 * (255 - c)) for c in colour]
     drawn[keep & ink] = colour
     return Image.fromarray(drawn)
 

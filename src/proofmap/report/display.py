@@ -264,7 +264,7 @@ def _pictures_html(evaluation: Evaluation) -> str:
         weight += len(uri) * 3 // 4
         if parts and weight > MOST_BYTES:
             break
-        parts.append(f'<img src="{uri}" alt="heat maps" style="max-width:100%;display:block">')
+        parts.append(f'<img src="{uri}" alt="what each map proves" style="max-width:100%;display:block">')
     if parts and len(parts) < len(evaluation):
         all_of_them = counted(len(evaluation), evaluation.inputs.singular)
         parts.append(f'<div style="font-size:small;color:#666">{len(parts)} of {all_of_them}</div>')

@@ -169,7 +169,8 @@ function proofWords({ belief, proof, peak, strength, verdict, cut_words: cut = "
       value("belief", belief, "the net's probability of the label on the whole"), " → ",
       value("proof", proof, "the mean of the curve (the AUC of insertion)"), " · ",
       value("peak", peak, "the largest point of the curve")),
-    make("p", {}, make("b", { class: "one-word", title: words }, verdict), ...(cut ? [make("span", { class: "soft" }, ` ${cut}`)] : [])),
+    make("p", {}, make("b", { class: "one-word", title: words }, verdict)),
+    ...(cut ? [make("p", { class: "cut" }, cut)] : []),
     ...(empty ? [make("p", { class: "from-fill", title: "The net believes this of the fill alone" }, empty)] : []));
 }
 
