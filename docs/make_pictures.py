@@ -1,8 +1,7 @@
 """The pictures of the documentation, one function each: ``make pictures``, or ``python -m docs.make_pictures NAME ...``.
 
 They show EfficientNet-Lite0 on photographs inside scikit-image (extra ``demo``), so anyone can make them again. All of
-them take an hour on a laptop, most of it for the masks of `LONG`. Two are made by commands instead: rocket.belief-mask.png by
-``proofmap explain sample:rocket``, and two-languages.png by the one on the page about texts.
+them take an hour on a laptop, most of it for the masks of `LONG`. ``two-languages.png`` is made by the command on the page about texts.
 """
 
 from __future__ import annotations
