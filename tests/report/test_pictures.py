@@ -340,6 +340,7 @@ def test_a_picture_is_cut_where_the_proof_reaches_the_belief_or_at_its_peak(
     given: ProofShape, cut: float, said: str
 ) -> None:
     assert (given.cut, given.cut_words()) == (cut, said)
+    assert shape(0.4, 0.4, 0.5, reach=0.25).cut_words("words", 8) == "2 of 8 words reach the belief"
 
 
 def test_what_the_fill_gives_is_said_where_it_gives_much() -> None:

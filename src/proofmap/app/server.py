@@ -236,8 +236,7 @@ def _map_answer(
         "insertion": _curve_answer(result.insertion, place, each=listed),
         "completeness": None if math.isnan(alpha) else alpha,
         "soundness": None if math.isnan(beta) else beta,
-        **found.record(evaluation.inputs.position_noun),
-        "empty_words": (words or found).empty_words,
+        **(words or found).record(evaluation.inputs.position_noun),
         "seconds": result.seconds,
         "enough": None if words is None else len(words.proving),
     }

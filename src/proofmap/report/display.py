@@ -348,9 +348,9 @@ def _proof_html(evaluation: Evaluation, index: int, proof: ListedProof) -> str:
     """HTML of one proof: the label, what the map proves, and the text with shaded words or the columns with their curve."""
     ink, said = (
         "rgb({}, {}, {})".format(*proof.colour),
-        proof.shape.cut_words(evaluation.inputs.position_noun),
+        proof.shape.cut_words(evaluation.inputs.position_noun, len(proof.order)),
     )
-    about = ", ".join(filter(None, [said, terminal_text(proof.empty_words)]))
+    about = ", ".join(filter(None, [said if proof.proving else "", terminal_text(proof.empty_words)]))
     head = (
         f'<div style="margin-top:.6em"><b>{escape(terminal_text(proof.label))}</b> {proof.shape.numbers} '
         f'<span style="color:{ink};font-weight:600">{proof.shape.verdict}</span> <span style="color:#666">{escape(about)}</span></div>'

@@ -72,6 +72,10 @@ class ListedProof:
         """The colour of the verdict."""
         return STRENGTHS[self.shape.word] or (96, 96, 104)
 
+    def record(self, positions: str) -> dict[str, object]:
+        """The description of the proof as data for a page; it counts positions."""
+        return {**self.shape.record(positions, len(self.order)), "empty_words": self.empty_words}
+
     def shade(self, position: int) -> tuple[int, int, int] | None:
         """The background colour of the word at ``position``; None if the word has no background, as outside the proof."""
         return word_shade(self.heat[position], signed=self.signed) if position in self.proving else None

@@ -243,10 +243,9 @@ def _label_record(evaluation: Evaluation, result: MethodResult, index: int, plac
     found = shape_of(evaluation, result, index, place)
     listed = ListedProof.of(evaluation, result, index, place) if evaluation.inputs.has_names else found
     return {
-        **found.record(evaluation.inputs.position_noun),
+        **listed.record(evaluation.inputs.position_noun),
         "f": json_number(found.belief),
         "average": json_number(found.proof),
-        "empty_words": listed.empty_words,
         "fill": fill_words(result, index, place),
     }
 

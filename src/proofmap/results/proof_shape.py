@@ -155,9 +155,14 @@ class ProofShape:
         said = (short_percent(p) for p in (self.belief, self.proof, self.peak))
         return "belief {} → proof {} · peak {}".format(*said)
 
-    def cut_words(self, positions: str = "pixels") -> str:
-        """What the picture shows: ``18 % of the pixels reach the belief``, or ``cut at the peak: 20 % of the pixels``."""
-        share = f"{short_percent(self.cut)} of the {positions}"
+    def cut_words(self, positions: str = "pixels", of: int = 0) -> str:
+        """What the picture shows: ``18 % of the pixels reach the belief``, or ``cut at the peak: 20 % of the pixels``. With ``of``, the number of
+        all positions, they are counted: ``2 of 8 words reach the belief``."""
+        share = (
+            f"{round(self.cut * of)} of {of} {positions}"
+            if of
+            else f"{short_percent(self.cut)} of the {positions}"
+        )
         if self.word == "unknown":
             return ""
         if self.cuts_at_peak:
@@ -187,8 +192,8 @@ class ProofShape:
             return f"too strong: {times(max(1 / BAR, _inverse(self.soundness)))} the belief"
         return f"right on average, {self.verdict}" if self.word == "over" else self.verdict
 
-    def record(self, positions: str = "pixels") -> dict[str, object]:
-        """The description as data for a page; a missing number is None."""
+    def record(self, positions: str = "pixels", of: int = 0) -> dict[str, object]:
+        """The description as data for a page; a missing number is None. The arguments are those of :meth:`cut_words`."""
         numbers = ("belief", "proof", "peak", "peak_share", "cut", "steadiness", "overshoot", "empty")
         return {
             **{name: _finite(getattr(self, name)) for name in numbers},
@@ -196,7 +201,7 @@ class ProofShape:
             "strength": self.word,
             "verdict": self.verdict,
             "numbers": self.numbers,
-            "cut_words": self.cut_words(positions),
+            "cut_words": self.cut_words(positions, of),
             "empty_words": self.empty_words,
             "words": self.summary,
         }
