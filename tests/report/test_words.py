@@ -97,6 +97,7 @@ def test_what_the_first_word_changes_is_said_where_the_fill_gives_much(evaluatio
     given = replace(proof, shape=replace(proof.shape, empty=0.36), along=(0.36, 0.11, *proof.along[2:]))
     first = proof.names[proof.order[0]].strip()
     assert given.empty_words == f'nothing shown 36 %; "{first}" lowers it to 11 %'
+    assert replace(given, along=(0.36, 0.362, 1.0)).empty_words.endswith("leaves it at 36 %")
     assert replace(given, shape=replace(proof.shape, empty=0.01)).empty_words == ""
 
 

@@ -58,9 +58,11 @@ class ListedProof:
         lowers it to 11 %``."""
         if not self.shape.empty_words or len(self.along) < 2:
             return self.shape.empty_words
-        verb = "raises" if self.along[1] > self.along[0] else "lowers"
-        first = self.names[self.order[0]].strip()
-        return f'{self.shape.empty_words}; "{first}" {verb} it to {short_percent(self.along[1])}'
+        then = short_percent(self.along[1])
+        change = "raises it to" if self.along[1] > self.along[0] else "lowers it to"
+        if then == short_percent(self.along[0]):
+            change = "leaves it at"
+        return f'{self.shape.empty_words}; "{self.names[self.order[0]].strip()}" {change} {then}'
 
     @property
     def places(self) -> tuple[int, ...]:
