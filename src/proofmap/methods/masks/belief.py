@@ -47,7 +47,7 @@ class _Parts:
 
 @METHODS.register
 class BeliefMask(WholeNet, MaskMethod):
-    """Masks learned until the area under the insertion curve equals f, for several fills at once. The defaults are the preset ``fast``.
+    """Masks learned until the area under the insertion curve equals f, for several fills at once.
 
     f is the net's probability of the label for the whole input. A fill is the background that hidden positions show.
 
@@ -63,7 +63,7 @@ class BeliefMask(WholeNet, MaskMethod):
     then 1 for the first of n positions and 1/n for the last. The search also shows every position alone, and everything without that
     position. This takes 2 n + 2 passes for each input, which all labels share.
 
-    Presets: ``fast`` (200 passes per label), ``thorough`` (600, and less smoothing), ``robust`` (600; the proof survives a blur
+    By default there are 200 passes per label. Presets: ``thorough`` (600, and less smoothing), ``robust`` (600; the proof survives a blur
     of the map, because half of what is shown are blurred and moved copies), ``steady`` (600; every point of the curve is moved to f, instead
     of the area).
 
@@ -77,7 +77,6 @@ class BeliefMask(WholeNet, MaskMethod):
     needs = frozenset({"gradients", "distractors"})
     shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "preset": {
-            "fast": {},
             "thorough": {"passes": 600, "smoothness": 0.01},
             "robust": {"passes": 600, "smoothness": 0.01, "copies": 0.5},
             "steady": {"passes": 600, "smoothness": 0.03, "target": "curve", "learning_rate": 0.35},
