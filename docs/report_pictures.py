@@ -33,11 +33,10 @@ def screenshots(report: Path, width: int, anchors: Sequence[str]) -> list[Image.
         page.goto(report.as_uri())
         page.wait_for_selector("html[data-ready]", state="attached")
         for anchor in anchors:
-            node = page.locator(anchor)
-            node.evaluate(
-                "(n) => { n.querySelectorAll(':scope > details').forEach((d) => { d.open = true; }); }"
+            page.evaluate("(anchor) => { location.hash = anchor; }", anchor)  # also shows an image
+            page.locator("#pictures" if anchor.startswith("#image-") else anchor).evaluate(
+                "(n) => n.scrollIntoView()"
             )
-            node.evaluate("(n) => n.scrollIntoView()")
             page.wait_for_timeout(1000)  # what comes into view is painted then
             shots.append(Image.open(io.BytesIO(page.screenshot())).convert("RGB"))
     return shots
@@ -60,7 +59,7 @@ def save_pictures(evaluation: pm.Evaluation, image: int = 1) -> None:
     with tempfile.TemporaryDirectory() as folder:
         report = write_report(evaluation, Path(folder) / "report.html", command="proofmap demo")
         for width, height in SIZES.items():
-            views = screenshots(report, width, ["body", f"#image-{image}"])
+            views = screenshots(report, width, ["#verdict", f"#image-{image}"])
             beside = width < 720
             size = (2 * width + GAP, height) if beside else (width, 2 * height + GAP)
             sheet = Image.new("RGB", size, "silver")

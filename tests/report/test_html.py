@@ -94,7 +94,7 @@ def test_curves_f_and_areas_are_the_evaluations(evaluation: pm.Evaluation, page:
     for i, shown in enumerate(page.record["pictured"]):
         assert [a["f"] for a in shown["labels"]] == pytest.approx(evaluation.f[i].tolist(), rel=1e-8)
         for result, method in zip(evaluation.results, shown["methods"], strict=True):
-            assert [a["average"] for a in method["labels"]] == pytest.approx(
+            assert [a["proof"] for a in method["labels"]] == pytest.approx(
                 result.insertion.auc[i].tolist(), rel=1e-8
             )
             at, own = page.record["curve_counts"][0], result.insertion.counts.tolist()
@@ -264,7 +264,7 @@ def test_the_page_calls_a_map_what_its_scores_call_it(evaluation: pm.Evaluation)
     picture = page_pictures.picture_of(replace(evaluation, results=(changed,)), 0, [0, 1, 2], counts)
     labels = picture.record["methods"][0]["labels"]
     assert [a["strength"] for a in labels] == ["strong", "match", "match"]
-    assert [a["average"] for a in labels] == pytest.approx(auc[0, :3].tolist(), rel=1e-6)
+    assert [a["proof"] for a in labels] == pytest.approx(auc[0, :3].tolist(), rel=1e-6)
 
 
 def test_the_page_says_when_proofs_were_scored_on_another_curve(tmp_path: Path) -> None:
@@ -319,8 +319,11 @@ def test_the_page_of_explain_sets_methods_side_by_side(tmp_path: Path) -> None:
     found = judged(1, labels="top2", methods=methods, label_names=["cat", "dog", "fox"])
     page = PageParts(write_report(found, tmp_path / "r.html", explained=True))
     detail = page.record["explained"]["detail"]
-    assert detail.startswith("Proved by each method, of 2 labels: gradient ")
-    matches = [[a["strength"] == "match" for a in m["labels"]] for m in page.record["pictured"][0]["methods"]]
+    assert detail.startswith("Proved on average by each method, of 2 labels: gradient ")
+    matches = [
+        [a["strength"] in ("match", "over") for a in m["labels"]]
+        for m in page.record["pictured"][0]["methods"]
+    ]
     for name, label_matches in zip(methods, matches, strict=True):
         assert f"{name} {sum(label_matches) or 'none'}" in detail
 

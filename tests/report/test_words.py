@@ -303,7 +303,7 @@ def test_the_page_lists_columns_and_the_slider_shows_them(
     page.goto(f"{pm.write_report(proof, tmp_path / 'report.html').as_uri()}#image-0")
     page.locator("#share").evaluate("(s) => { s.value = 2; s.dispatchEvent(new Event('input')); }")
     cell = page.locator("#image-0 .cell").first
-    cell.locator(".reading-off", has_text="2 columns").wait_for()
+    cell.locator(".reading-off", has_text="2 of 3 columns").wait_for()
     lines = cell.locator("li")
     assert lines.count() == 4 and lines.first.inner_text() == "nothing shown"
     assert [lines.nth(k).get_attribute("class") or "" for k in range(4)][3].split()[-1] == "unshown"

@@ -161,7 +161,7 @@ def templates_of(package: str, folder: str) -> Environment:
     environment.filters["counted"] = counted
     environment.filters["metric_words"] = tables.metric_words
     environment.filters["ratio"] = lambda value: (
-        "-" if value is None else f"{value:.2g} ×" if value < 9.95 else f"{value:.0f} ×"
+        "-" if value is None else f"{value:.{2 if value < 9.995 else 0}f} ×"
     )
     environment.filters["percent"] = lambda value: "-" if value is None else percent(value)
     environment.filters["number"] = lambda value: "-" if value is None else tables.number(float(value))

@@ -13,7 +13,7 @@ from typing import Any
 from proofmap.core.labels import LabelRule
 from proofmap.core.text import counted
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.proof_shape import TRIFLE, percent, shape_of
+from proofmap.results.proof_shape import BAR, TRIFLE, percent, shape_of
 from proofmap.results.verdict import fully_proved, role_of
 
 
@@ -96,12 +96,11 @@ def headline(evaluation: Evaluation, shown: Sequence[int]) -> dict[str, Any]:
         }
     places, parts = evaluation.places_of(0), []
     for result in evaluation.results:
-        labels = [
-            evaluation.label_name(0, j) for j in places if shape_of(evaluation, result, 0, j).word == "match"
-        ]
+        shapes = {evaluation.label_name(0, j): shape_of(evaluation, result, 0, j) for j in places}
+        labels = [name for name, each in shapes.items() if min(each.completeness, each.soundness) >= BAR]
         found = f"{len(labels)} ({', '.join(labels)})" if labels else "none"
         parts.append(f"{result.name} {found}")
-    detail = f"Proved by each method, of {counted(len(places), 'label')}: {'; '.join(parts)}."
+    detail = f"Proved on average by each method, of {counted(len(places), 'label')}: {'; '.join(parts)}."
     return {"headline": belief_sentence(evaluation, 0), "detail": detail, "says": says}
 
 

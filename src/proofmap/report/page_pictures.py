@@ -38,7 +38,6 @@ from proofmap.report.pictures import (
     view_of,
 )
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.notes import fill_words
 from proofmap.results.proof_shape import proof_values, shape_of
 from proofmap.results.records import MethodResult
 
@@ -240,14 +239,8 @@ def json_number(value: float) -> float | None:
 
 
 def _label_record(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> dict[str, object]:
-    found = shape_of(evaluation, result, index, place)
-    listed = ListedProof.of(evaluation, result, index, place) if evaluation.inputs.has_names else found
-    return {
-        **listed.record(evaluation.inputs.position_noun),
-        "f": json_number(found.belief),
-        "average": json_number(found.proof),
-        "fill": fill_words(result, index, place),
-    }
+    drawn = ListedProof.of if evaluation.inputs.has_names else shape_of
+    return drawn(evaluation, result, index, place).record(evaluation.inputs.position_noun)
 
 
 def _curves(

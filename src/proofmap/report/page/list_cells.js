@@ -19,8 +19,7 @@ class ListCell {
     this.reading = make("p", { class: "reading-off" });
     this.node = make("figure", { class: `cell proof-cell ${facts.strength}-proof` },
       ...(image.text ? [make("div", { class: "texts" }, shadedText(image.text, drawn), this.shown.node)] : [this.shown.node]),
-      make("div", { class: "facts-of" }, this.reading, this.curve.node, proofWords(facts),
-        ...(facts.fill ? [make("p", { class: "from-fill" }, facts.fill)] : [])),
+      make("div", { class: "facts-of" }, this.reading, this.curve.node, proofWords(facts)),
     );
   }
 
@@ -38,8 +37,7 @@ class ListCell {
     const count = Math.min(step ?? this.cut, this.order.length);
     const p = this.probabilities[count];
     this.curve.mark(count / this.order.length, p);
-    const all = count === this.order.length ? " (all)" : "";
-    this.reading.replaceChildren(`${count} ${record.positions}${all}: `, make("b", {}, inPercent(p)));
+    this.reading.replaceChildren(`${count} of ${this.order.length} ${record.positions}: `, make("b", {}, inPercent(p)));
     this.shown.show((k) => (this.byPlace ? k : this.order[k]) < count);
   }
 }

@@ -17,13 +17,13 @@ function ratioOf(value, f) {
 function matrixTable(names, values, f, words) {
   const cell = (value, k, a) => {
     const [ratio, kind] = ratioOf(value, f[k]);
-    return make("td", { class: [kind, a === k ? "own-label" : ""].join(" ").trim() || null }, kind === "trifle" ? inPercent(value) : inTimes(ratio));
+    return make("td", { class: [kind, a === k ? "own-label" : ""].join(" ").trim() || null }, kind === "trifle" ? inPercent(value).replace("less than ", "<") : inTimes(ratio));
   };
   return make("table", { class: "matrix", "aria-label": words },
     make("thead", {}, make("tr", {}, make("td", {}), ...names.map((name) => make("th", { scope: "col" }, make("span", {}, name))))),
     make("tbody", {},
       ...values.map((row, a) => make("tr", { class: f[a] >= UNBELIEVED ? null : "unbelieved" }, make("th", { scope: "row" }, make("span", {}, names[a])), ...row.map((value, k) => cell(value, k, a)))),
-      make("tr", { class: "believed" }, make("th", { scope: "row" }, `whole ${record.noun}`), ...f.map((value) => make("td", {}, inPercent(value))))),
+      make("tr", { class: "believed" }, make("th", { scope: "row" }, `whole ${record.noun}`), ...f.map((value) => make("td", {}, inPercent(value).replace("less than ", "<"))))),
   );
 }
 

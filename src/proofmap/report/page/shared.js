@@ -84,32 +84,6 @@ function scratch({ width, height }, purpose) {
   return scratches.get(key);
 }
 
-/** Draw the photo with colours over it, which `put` writes; `prepare` changes the photo and how colours are blended with it.
- *
- * The result is composed on another canvas and drawn as one picture, because a printer may replay the steps of a canvas differently.
- */
-function paintOver(canvas, photo, put, prepare = () => {}) {
-  const over = scratch(canvas, "over");
-  put(over.pixels);
-  over.context.putImageData(over.data, 0, 0);
-  const whole = scratch(canvas, "whole");
-  whole.context.save();
-  whole.context.drawImage(photo, 0, 0, canvas.width, canvas.height);
-  prepare(whole.context, canvas);
-  whole.context.drawImage(over.canvas, 0, 0);
-  whole.context.restore();
-  canvas.getContext("2d").drawImage(whole.canvas, 0, 0);
-}
-
-/** Make the photo gray, and let it show through the heat map. */
-function grayUnderHeat(context, { width, height }) {
-  context.globalCompositeOperation = "saturation";
-  context.fillStyle = "#000";
-  context.fillRect(0, 0, width, height);
-  context.globalCompositeOperation = "source-over";
-  context.globalAlpha = 0.65;
-}
-
 /** A canvas for pictures of this size, with a text for screen readers. */
 function pictureCanvas({ width, height }, kind, words) {
   const small = Math.max(width, height) <= 112 ? " small" : "";
@@ -159,15 +133,6 @@ class Curve {
   }
 }
 
-/** The verdict on a map in a word, and its reason. */
-const VERDICTS = { match: "as strong as the belief", weak: "too weak:", strong: "too strong:", unknown: "not judged" };
-const WHY = {
-  match: "completeness and soundness reach the bar",
-  weak: "completeness is below the bar: on average the pixels give less than the net believes",
-  strong: "soundness is below the bar: on average the pixels give more than the net believes",
-  unknown: "there is no average to judge by",
-};
-
 /** The colour of a verdict, by the key of its word. */
 const verdictColour = (strength) => `var(--${{ over: "amber", trifle: "soft", unknown: "soft" }[strength] ?? strength})`;
 
@@ -177,32 +142,6 @@ function inPercent(p) {
   if (p > 0 && p < 0.005) return "less than 1 %";
   if (p >= 0.995 && p < 1) return "more than 99 %";
   return `${Math.round(100 * p)} %`;
-}
-
-/** One proof at a glance: a pale bar for the belief in the whole photo, in it a bar for the average while pixels appear, a line up to
- * the peak, and below a thin bar for the share of the pixels that reaches the belief. The words below say the same in numbers.
- *
- * All numbers are shares in [0, 1] or null: `f` on the whole photo, `average` (AUC) and `peak` of the insertion curve, `reach` (null if
- * the net does not believe the label). `strength` is weak, match, strong or unknown. `words`, if given, is a sentence for the verdict.
- */
-function proofGlyph({ f, average, peak, reach = null, strength = "unknown", words = "" }, { whole = "whole photo", positions = "pixels" } = {}) {
-  const place = (p) => (100 * Math.min(Math.max(p ?? 0, 0), 1)).toFixed(2);
-  const rect = (name, y, height, width) => make("svg:rect", { class: name, x: 0, y, height, width });
-  const facts = [`${whole} ${inPercent(f)}`, `average ${inPercent(average)}`, `peak ${inPercent(peak)}`];
-  const reached = reach === null ? "" : `reached with ${inPercent(reach)} of the ${positions}`;
-  const node = make("div", { class: `glyph ${strength}`, role: "img", "aria-label": [words, ...facts, reached].filter(Boolean).join(", ") },
-    make("svg:svg", { viewBox: "0 0 100 16", preserveAspectRatio: "none", "aria-hidden": "true" },
-      rect("track", 0, 10, 100), rect("belief", 0, 10, place(f)),
-      rect("average", 2.5, 5, place(average)),
-      make("svg:path", { class: "peak", d: `M${place(average)},5H${place(peak)}M${place(peak)},2V8` }),
-      make("svg:path", { class: "at-belief", d: `M${place(f)},0V10` }),
-      rect("track", 12.5, 3, 100), ...(reach === null ? [] : [rect("reach", 12.5, 3, place(reach))])),
-    make("p", { "aria-hidden": "true" }, `${whole} `, make("b", { title: `f, the net's probability of the label on the ${whole}` }, inPercent(f)),
-      " · average ", make("b", { title: "AUC, the mean of the curve while the pixels appear, best first" }, inPercent(average)),
-      " · peak ", make("b", { title: "the largest point of the curve" }, inPercent(peak))),
-    make("p", { "aria-hidden": "true" }, reached || `the net does not believe it: no ${positions} should prove it`));
-  if (words) node.append(make("p", { class: "verdict-words", "aria-hidden": "true", title: WHY[strength] }, words));
-  return node;
 }
 
 /** The button that copies the command. */
@@ -220,6 +159,6 @@ function setUpCopy() {
 }
 
 export {
-  byId, make, number, interpolated, bytesOf, INFERNO, DIVERGING, heatColour, packed, scratch, paintOver, grayUnderHeat, pictureCanvas,
-  Curve, VERDICTS, WHY, verdictColour, inPercent, proofGlyph, setUpCopy,
+  byId, make, number, interpolated, bytesOf, INFERNO, DIVERGING, heatColour, packed, scratch, pictureCanvas,
+  Curve, verdictColour, inPercent, setUpCopy,
 };
