@@ -164,6 +164,11 @@ def test_the_table_prints_what_the_terminal_prints(
         for n, v in zip(evaluation.image_names, r.values["soundness"].tolist(), strict=True)
     ]
     assert [words for words in dots if ": soundness " in str(words)] == values
+    trusted = replace(evaluation, trust={"soundness": "94 % [91, 96]"})
+    text = PageParts(write_report(trusted, tmp_path / "trusted.html")).text
+    assert text.count("right on 94 % [91, 96] of known answers") == 1, (
+        "what a validation found, beside the score"
+    )
     assert [sum(a.get("class") == "plot" for _, a in each.elements) for each in (page, long)] == [0, 1]
 
 
