@@ -9,10 +9,24 @@ from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
 PICTURES = Path(__file__).parent / "pictures"
+NETS = {
+    "lite0": "photos, EfficientNet-Lite0",
+    "resnet50": "photos, ResNet-50",
+    "resnet56": "CIFAR-10, ResNet-56",
+    "vit": "CIFAR-10, ViT",
+    "table": "table",
+    "text": "text",
+}
+"""The nets of the study of metrics, by their names in its record."""
 NAMES = ("found-belief.svg", "found-tv.svg", "found-cheating.svg", "found-table1.svg", "found-deletion.svg")
 STYLE = (
     "text{font:13px system-ui,sans-serif;fill:#333}.back{fill:#e6e7ea}.a{fill:#4477aa}.b{fill:#00735c}.c{fill:#b84a00}"
     "@media(prefers-color-scheme:dark){text{fill:#ddd}.back{fill:#3d424c}.a{fill:#7aa6d6}.b{fill:#35b494}.c{fill:#ef8a4a}}"
+)
+
+GRID = (
+    ".n{font-size:11px}.p{fill:#8fd0b9}.w{fill:#d8ecc0}.r{fill:#f2a477}"
+    "@media(prefers-color-scheme:dark){.p{fill:#14705a}.w{fill:#4c5e2b}.r{fill:#9c4a16}}"
 )
 
 
@@ -60,6 +74,57 @@ def shares(counts: list[tuple[str, int]]) -> str:
         parts.append(f'<text x="20" y="{63 + 26 * at}">{count} {escape(label)}</text>')
         x += width
     return drawing(52 + 26 * len(counts), parts)
+
+
+def grid(validated: dict[str, Any]) -> str:
+    """Which metrics pass which test: a cell for each metric, test and net, with the share of pairs in the right order."""
+    nets = [name for name in NETS if name in validated]
+    tests, wide, left, top = ("ladder", "blind spots", "code"), 30, 196, 42
+    lines = {
+        (net, line["of"], line["test"]): line
+        for net in nets
+        for line in validated[net]["lines"]
+        if line["test"] in tests and line["step"] == "all" and "low" in line
+    }
+    means = {
+        metric: [line["value"] for (_, of, _), line in lines.items() if of == metric]
+        for metric in dict.fromkeys(of for _, of, _ in lines)
+    }
+    metrics = sorted(means, key=lambda metric: -sum(means[metric]) / len(means[metric]))
+    parts = []
+    for k, test in enumerate(tests):
+        x = left + k * (len(nets) * wide + 12)
+        parts.append(f'<text x="{x}" y="14">{test}</text>')
+        parts += [
+            f'<text class="n" x="{x + wide * j + 13}" y="34" text-anchor="middle">{j + 1}</text>'
+            for j in range(len(nets))
+        ]
+        for i, metric in enumerate(metrics):
+            y = top + 18 * i
+            if k == 0:
+                parts.append(f'<text x="{left - 8}" y="{y + 13}" text-anchor="end">{escape(metric)}</text>')
+            for j, net in enumerate(nets):
+                line = lines.get((net, metric, test))
+                if line is not None:
+                    at = f'x="{x + wide * j}" y="{y}"'
+                    shown = "1.0" if line["value"] > 0.995 else f"{line['value']:.2f}".lstrip("0")
+                    parts.append(f'<rect class="{_verdict(line)}" {at} width="28" height="17"/>')
+                    parts.append(
+                        f'<text class="n" x="{x + wide * j + 14}" y="{y + 13}" text-anchor="middle">{shown}</text>'
+                    )
+    width, height = left + 3 * (len(nets) * wide + 12), top + 18 * len(metrics) + 4
+    box = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" {box}><style>{STYLE}{GRID}</style>{"".join(parts)}</svg>\n'
+    )
+
+
+def _verdict(line: dict[str, Any]) -> str:
+    if line["high"] < 0.5:
+        return "r"
+    if line["low"] <= 0.5:
+        return "back"
+    return "p" if line["value"] >= 0.8 else "w"
 
 
 def drawing(height: int, parts: list[str]) -> str:
@@ -110,7 +175,10 @@ def charts() -> dict[str, str]:
         ("worse than noise", worse),
     ]
     drawn = bars(both, belief), bars(both, tv), bars(("sound", "best effort"), cheating), bars(both, table), shares(parts)  # fmt: skip
-    return dict(zip(NAMES, drawn, strict=True))
+    return {
+        **dict(zip(NAMES, drawn, strict=True)),
+        "found-metrics.svg": grid(json.loads((RESULTS / "validation.json").read_text(encoding="utf-8"))),
+    }
 
 
 if __name__ == "__main__":

@@ -4,9 +4,11 @@
     python benchmarks/studies/validation.py cifar10 --data cifar-10-batches-py --model cifar10-resnet56 --number 200 --out resnet56.json
     python benchmarks/studies/validation.py table --out table.json
     python benchmarks/studies/validation.py text --out text.json
+    python benchmarks/studies/validation.py collect --data FOLDER --out docs/results/validation.json
 
 Photos are spread evenly over the folder. The table is scikit-learn's breast cancer data with a net of two layers, the texts are sentences in
 seven languages with a language identifier. ``--judge FILE`` is a net of CIFAR-10 that benchmarks/studies/masked_judge.py has tuned on masked inputs.
+``collect`` joins the files of a folder to one record, rounded, without single images.
 Metrics that need boxes, or run the method again, or search for proofs themselves, are left out, and the record says so.
 """
 
@@ -35,6 +37,9 @@ LEFT_OUT = {
     **dict.fromkeys(("box-iou", "energy-inside", "pointing-game", "two-objects"), "needs boxes"),
     "morf": "is deletion",
 }
+DEFAULTS = [metric.name for metric in pm.default_metrics()]
+STEPS = ("ladder", "blind spots", "detail", "agreement")
+"""Tests whose single steps are recorded for the default metrics alone."""
 METHODS = {
     "photos": [
         "belief-mask:compile=false",
@@ -123,11 +128,42 @@ def photos(args: argparse.Namespace, device: str) -> tuple[pm.Classifier, Any]:
     return f, block.images
 
 
+def collect(folder: Path) -> dict[str, Any]:
+    """The records of several nets by the names of their files: what was asked, and every line; agreement as values alone."""
+    found = {}
+    for path in sorted(folder.glob("*.json")):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if "sentences" not in record:
+            continue
+        lines = [
+            {k: round(v, 4) if isinstance(v, float) else v for k, v in line.items() if v is not None}
+            for line in record["lines"]
+        ]
+        found[path.stem] = {
+            "asked": record["notes"][0],
+            "methods": record["settings"]["methods"],
+            "lines": [
+                line
+                for line in lines
+                if line["test"] != "agreement"
+                and (line["test"] not in STEPS or line["step"] == "all" or line["of"] in DEFAULTS)
+            ],
+            "agreement": [
+                [line["of"], line["step"], line["value"]]
+                for line in lines
+                if line["test"] == "agreement" and "value" in line and line["of"] < line["step"]
+            ],
+            "command": [Path(word).name for word in record["command"]],  # without folders
+            **{key: record[key] for key in ("verdicts", "seconds", "environment")},
+        }
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("kind", choices=list(METHODS))
+    parser.add_argument("kind", choices=[*METHODS, "collect"])
     parser.add_argument("--data", type=Path, default=None)
     parser.add_argument("--model", default="efficientnet-lite0")
     parser.add_argument("--weights", type=Path, default=None)
@@ -140,6 +176,10 @@ def main() -> None:
     parser.add_argument("--judge", type=Path, default=None, help="weights of a second net of CIFAR-10")
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
+    if args.kind == "collect":
+        joined = json.dumps(collect(args.data), separators=(",", ":"))
+        output_file(args.out).write_text(joined.replace("},{", "},\n{") + "\n", encoding="utf-8")
+        return
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if args.kind in ("table", "text"):
         f, images = table(args.number) if args.kind == "table" else text(args.number)

@@ -17,7 +17,7 @@ import torch
 from benchmarks.studies.label_readings import differences as differences_of
 from benchmarks.studies.label_readings import row_of
 from benchmarks.studies.leaderboard_differences import differences
-from docs import found_pictures
+from docs import found_pictures, recorded_numbers
 from docs.recorded_numbers import pages, unrecorded
 from proofmap.bench.leaderboard import Leaderboard
 from proofmap.bench.record import Record
@@ -493,3 +493,12 @@ def test_maps_that_the_judge_chooses_have_the_scores_that_the_page_shows() -> No
         assert [own_steady, steady] == [
             number(said[k]["steadiness"]) for k in ("steady", "for steadiness")
         ], name
+
+
+def test_the_intervals_on_the_page_about_metrics_are_recorded() -> None:
+    text = (
+        (DOCS / "metrics" / "validation.md").read_text(encoding="utf-8").replace("\n", " ").replace("−", "-")
+    )
+    known = recorded_numbers.recorded(frozenset({"validation.json"}))
+    shown = recorded_numbers.INTERVAL.findall(text)
+    assert len(shown) > 12 and [each for each in shown if not known.has(each)] == []
