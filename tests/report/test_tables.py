@@ -213,6 +213,30 @@ def test_rows_of_pairs_have_the_bar_of_their_proof(evaluation: pm.Evaluation) ->
     assert " ".join(said) in " ".join(line.replace("†", "").split())
 
 
+def test_the_most_telling_failure_is_the_proof_furthest_from_its_belief() -> None:
+    f = linear_classifier(6, 4, strength=3.0)
+    found = pm.evaluate(f, pixels(4, 6), methods=["gradient", "gradient-x-input", "random"], labels="all")
+    excess = {}
+    for result in found.results[:2]:  # random maps have one order for all labels
+        auc, sound = result.insertion.auc, result.pairs["soundness"]
+        for i, j in (sound < 0.8).nonzero().tolist():
+            excess[float(auc[i, j] - found.f[i, j])] = (
+                result.name,
+                found.image_names[i],
+                found.label_name(i, j),
+            )
+    method, image, label = excess[max(excess)]
+    assert score_tables.failure(found).startswith(f"On {image}, {method}'s map of {label} proves ")
+    other = next(name for name in found.methods[:2] if name != method)
+    assert f"{other}'s map" in score_tables.failure(found, [method])
+    lines = score_tables.summary(found, 80).splitlines()
+    counts = {line.split()[0].strip("*"): line.split()[1] for line in lines[1:4]}
+    for result in found.results:
+        both = torch.minimum(result.pairs["completeness"], result.pairs["soundness"]).amin(dim=1)
+        assert counts[result.name] == str(int((both >= 0.8).sum()))
+    assert lines[-1] == verdict(found).headline and max(map(len, lines[:5])) <= 80
+
+
 # ---- one map for all labels, found in the maps -------------------------------------------------------------------
 
 

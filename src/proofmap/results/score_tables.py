@@ -197,18 +197,20 @@ def failure(evaluation: Evaluation, best: Sequence[str] = ()) -> str:
 
 
 def summary(evaluation: Evaluation, width: int | None = None) -> str:
-    """The methods in four columns, those that fully prove most first; the most telling failure; and the verdict. With several fills, each score
-    is that of the worst fill."""
-    said = verdict(evaluation)
-    noun = evaluation.inputs.noun
-    header, rows = ["method", f"{noun} fully proved", "complete", "sound", "other labels"], []
-    for result in sorted(evaluation.results, key=lambda r: -fully_proved(r)[0]):
-        scores = [result.first_scores(kind).values() for kind in (COMPLETENESS, SOUNDNESS, BEST_EFFORT)]
-        means = [number(min((s.value for s in each), default=math.nan)) for each in scores]
-        name = result.name + _LABEL_FREE * result.one_map
-        rows.append([name, "{} of {}".format(*fully_proved(result)), *means])
-    note = f"\n{_LABEL_FREE} one map for all labels" if any(r.one_map for r in evaluation.results) else ""
-    return f"{aligned(header, rows, width)}{note}\n\n{failure(evaluation, said.methods)}\n{said.headline}"
+    """The methods in four columns, those that fully prove most first, with each fill; the most telling failure; and the verdict."""
+    said, views, tables = verdict(evaluation), evaluation.by_fill(), []
+    for fill, view in views.items() if len(views) > 1 else [("", evaluation)]:
+        header, rows = ["method", f"{view.inputs.noun} fully proved", "complete", "sound", "other labels"], []
+        for result in sorted(view.results, key=lambda r: -fully_proved(r)[0]):
+            scores = [result.first_score(kind) for kind in (COMPLETENESS, SOUNDNESS, BEST_EFFORT)]
+            means = ["-" if score is None else number(score.value) for score in scores]
+            name = result.name + _LABEL_FREE * result.one_map
+            rows.append([name, "{} of {}".format(*fully_proved(result)), *means])
+        tables.append(
+            f"{f'with the fill {fill}:' * bool(fill)}\n{aligned(header, rows, width)}\n".lstrip("\n")
+        )
+    note = f"{_LABEL_FREE} one map for all labels\n" * any(r.one_map for r in evaluation.results)
+    return "\n".join([*tables, f"{note}{failure(evaluation, said.methods)}", said.headline])
 
 
 def best_two(evaluation: Evaluation) -> list[list[bool]]:
