@@ -530,7 +530,7 @@ MAKERS: dict[str, Callable[..., Any]] = {
     "hero-light.png": lambda: hero("light"),
     "hero-dark.png": lambda: hero("dark"),
     "rocket.belief-mask.webp": proof_sheet,
-    "game.png": game,
+    "game.webp": game,
     "curves.png": curves,
     "one-area.png": one_area,
     "anytime.png": anytime,
