@@ -4,7 +4,7 @@
     python benchmarks/keras_weights.py package keras_resnet50.safetensors --photos data/imagenet_val --number 1000
 
 Kernels are written in float16, biases and batch-norm in float32. The file is then used as ``keras-resnet50@keras_resnet50.safetensors``.
-PHOTOS has ``labels.csv`` with the columns file and class_index. Top-1 is counted on its first ``--number`` photos, for the package and for the file.
+PHOTOS has ``labels.csv`` with the columns file and class_index. Top-1 is counted on its first ``--number`` photos; both forms are one net.
 """
 
 from __future__ import annotations
@@ -37,14 +37,13 @@ def main() -> None:
     parser.add_argument("--number", type=int, default=1000)
     parser.add_argument("--device", default="cpu")
     args = parser.parse_args()
-    nets = {"package": pm.load_classifier(f"keras-resnet50@{args.package}", device=args.device, batch_size=1)}
-    state = nets["package"].net.state_dict()
+    net = pm.load_classifier(f"keras-resnet50@{args.package}", device=args.device, batch_size=1)
+    state = net.net.state_dict()
     save_file({key: value.half() if value.ndim > 1 else value for key, value in state.items()}, args.file)
     print(f"{args.file}: {args.file.stat().st_size / 1e6:.1f} MB")
-    nets["file"] = pm.load_classifier(f"keras-resnet50@{args.file}", device=args.device, batch_size=1)
-    for name, f in nets.items() if args.photos else ():
-        correct, photos = right(f, args.photos, args.number)
-        print(f"{name}: top-1 {correct} of {photos} photos, {correct / photos:.1%}", flush=True)
+    if args.photos:
+        correct, photos = right(net, args.photos, args.number)
+        print(f"top-1 {correct} of {photos} photos, {correct / photos:.1%}")
 
 
 if __name__ == "__main__":
