@@ -76,7 +76,8 @@ def play(page: Any) -> None:
             steps=5,
         )
         page.mouse.up()
-    page.wait_for_load_state("networkidle")
+    page.wait_for_timeout(3000)  # the answer to the last stroke
+    page.mouse.move(2, 2)
 
 
 def pictured(page: Any, first: str, last: str) -> Image.Image:
@@ -149,7 +150,7 @@ def save_pictures() -> None:
         page.set_default_timeout(PATIENCE)
         page.goto(address)
         play(page)
-        save_small(pictured(page, "#paint", "#paint"), PICTURES / "serve-paint.png")
+        save_small(pictured(page, "#desk", "#paint"), PICTURES / "serve-paint.png")
         save_row(browser)
         save_text(browser)
         save_series(browser)

@@ -366,7 +366,7 @@ def check_answer(page: Any, served: Served, photo: torch.Tensor, mask: np.ndarra
     theirs = linear_probabilities(served.classifier, shown_part(photo, machine))[target]
     whole = linear_probabilities(served.classifier, photo.numpy())[target]
     sides = page.locator("#sides b").all_text_contents()
-    assert sides == [percent(float(v)) for v in (f[target], theirs, whole)]
+    assert sides == [short_percent(float(v)) for v in (f[target], theirs, whole)]
     seen = (photo.permute(1, 2, 0) * 255).round().numpy()
     for canvas, kept in zip(page.locator("#pair canvas").all(), (mask == 1, machine), strict=True):
         assert (canvas_pixels(canvas) == np.where(kept[..., None], seen, GRAY)).all()

@@ -4,7 +4,7 @@ import { post } from "./api.js";
 import { bars } from "./labels.js";
 import { bitsOf, lettersOf } from "./pixels.js";
 import { byId, inPercent, make } from "./shared.js";
-import { counted, ITEM, percent, POSITION, POSITIONS, verdict } from "./sentences.js";
+import { counted, ITEM, percent, POSITION, POSITIONS, shortPercent, verdict } from "./sentences.js";
 
 const YOURS = ITEM === "photo" ? "your patch" : "your proof";
 const PAUSE = 100; // milliseconds after a stroke
@@ -123,5 +123,5 @@ export class Duel {
 function side(name, f) {
   const bar = make("span", { class: "bar" });
   bar.style.setProperty("--f", f ?? 0);
-  return make("p", {}, make("span", { class: "name" }, name), make("b", {}, inPercent(f)), bar);
+  return make("p", {}, make("span", { class: "name" }, name), make("b", {}, shortPercent(f)), bar);
 }

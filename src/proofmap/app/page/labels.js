@@ -47,7 +47,7 @@ export class Labels {
     this.parts = new Map();
     this.part = null;
     this.showPart(null);
-    this.shown = [...labels.filter(({ label }) => !this.notes.has(label)), ...wrong];
+    this.shown = [...labels.filter(({ label }) => !this.notes.has(label)), ...wrong.map((one) => ({ ...one, wrong: true }))];
     this.chosen = new Set(given ?? [...believed, ...wrong].map(({ label }) => label).slice(0, this.most));
     this.draw();
   }

@@ -4,7 +4,7 @@ import { get } from "./api.js";
 import { drawHeat, heatLegend, ProofCell } from "./cell.js";
 import { ranked, ranksOf, resized } from "./pixels.js";
 import { byId, bytesOf, inPercent, interpolated, make, number, pictureCanvas } from "./shared.js";
-import { counted, percent, POSITION, POSITIONS, shortPercent, UNBELIEVED, WRONG } from "./sentences.js";
+import { counted, percent, POSITION, POSITIONS, shortPercent, UNBELIEVED } from "./sentences.js";
 
 const PLAYED = 6000; // milliseconds from nothing to all
 
@@ -19,7 +19,7 @@ export class Cell {
     this.body = make("div", { class: "drawn" }, this.waiting());
     this.node = make("figure", { class: "cell", "data-method": method, "data-label": label.label },
       make("figcaption", {}, make("h3", { title: label.name }, label.name),
-        make("p", { class: "under" }, make("span", { class: "soft", title: `f = ${number(label.f)}` }, label.f < UNBELIEVED ? WRONG : `believed ${inPercent(label.f)}`), this.reading)),
+        make("p", { class: "under" }, make("span", { class: "soft", title: `f = ${number(label.f)}` }, label.wrong || label.f < UNBELIEVED ? "a wrong one" : `believed ${inPercent(label.f)}`), this.reading)),
       this.body);
   }
 
