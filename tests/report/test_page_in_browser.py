@@ -278,6 +278,24 @@ def test_paper_shows_what_the_screen_shows(browser: Any, report: Path, evaluatio
     page.close()
 
 
+BROKEN_WORDS = """() => {
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  const broken = [];
+  while (texts.nextNode()) {
+    const text = texts.currentNode;
+    if (text.parentElement.closest("script, style, [hidden], .unseen, .skip, pre, .settings")) continue;
+    for (const word of text.data.matchAll(/[\\p{L}\\p{N}]+/gu)) {
+      const range = document.createRange();
+      range.setStart(text, word.index);
+      range.setEnd(text, word.index + word[0].length);
+      if (new Set([...range.getClientRects()].filter(({ width }) => width > 0).map(({ top }) => Math.round(top))).size > 1) broken.push(word[0]);
+    }
+  }
+  return broken;
+}"""
+"""The words that are broken inside, over two lines."""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("explained", [False, True])
 def test_a_telephone_needs_no_scrolling_sideways(
@@ -285,7 +303,9 @@ def test_a_telephone_needs_no_scrolling_sideways(
 ) -> None:
     path = write_report(evaluation, tmp_path / "r.html", stored="float16", explained=explained)
     page = open_page(path, width=390)
+    page.locator("details").evaluate_all("(all) => all.forEach((details) => { details.open = true; })")
     assert page.evaluate("() => document.documentElement.scrollWidth") == 390
+    assert page.evaluate(BROKEN_WORDS) == []
     assert page.locator("#share").is_visible()
 
 
