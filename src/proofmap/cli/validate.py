@@ -40,13 +40,13 @@ def validate(
     number: Annotated[int, typer.Option(min=2, help="Number of images, spread evenly over the data.")] = 24,
     tests: Annotated[str, typer.Option(help="Tests to make, separated by commas.")] = ",".join(TESTS),
     fills: Annotated[
-        str | None, typer.Option(help="Fills to compare, separated by commas.", show_default="up to three")
+        str | None, typer.Option(help="Fills to compare, separated by commas.", show_default="up to two")
     ] = None,
     judge: Annotated[
         str | None,
         typer.Option(help="A second net that judges, such as one that was tuned on masked inputs."),
     ] = None,
-    points: Annotated[int, typer.Option(min=2, help="Points of each curve.")] = 8,
+    points: Annotated[int, typer.Option(min=2, help="Points of each curve.")] = 6,
     out: Annotated[Path | None, options.path_option("Folder for validation.json and validation.csv.")] = None,
     device: Annotated[str | None, options.DEVICE] = None,
     batch_size: Annotated[int | None, options.BATCH_SIZE] = None,

@@ -69,7 +69,7 @@ def validate(
     tests: Sequence[str] = TESTS,
     fills: Sequence[str | Fill] = (),
     judge: Any = None,
-    points: int = 8,
+    points: int = 6,
     draws: int = 2,
     truth: Truth | None = None,
     seed: int = 0,
@@ -86,7 +86,7 @@ def validate(
         methods: a method or a list of methods. By default Grad-CAM (``belief-order`` for texts, rows and models without gradients),
             ``gradient-x-input`` (if there are gradients) and ``random``.
         tests: the tests to make, of ``TESTS``.
-        fills: the fills to compare; by default up to three of those that suit the inputs.
+        fills: the fills to compare; by default up to two of those that suit the inputs.
         judge: another net of the same inputs and labels, such as one that was tuned on masked inputs: does it order methods in another way?
         draws: the number of halves that are hidden from the net, each from another part of the images.
     """
@@ -151,7 +151,7 @@ def expected_passes(
     metrics: Any = None,
     methods: int = 3,
     labels: int = 4,
-    points: int = 8,
+    points: int = 6,
 ) -> int:
     """About how many passes of the net a validation makes, without those of the methods."""
     named = Study(metrics=_several(metrics, lambda each: each)).named_metrics()
@@ -166,7 +166,7 @@ def expected_passes(
     steps = len(LADDER) + (len(DETAIL) if classifier.inputs.has_neighbours else -2)
     maps = methods + steps + 1 + len(BLIND) + 1 + 2
     total: int = images * (
-        maps * each + 2 * (methods + len(BLIND) + 1) * one + methods * labels * points + 40
+        maps * each + (methods + len(BLIND) + 1) * one + methods * labels * points + 40
     )
     return total
 
@@ -381,7 +381,7 @@ def _noise_lines(trial: Trial, table: Table) -> Iterator[Measured]:
 
 
 def _usable(session: Session, asked: Sequence[str | Fill]) -> dict[str, Fill]:
-    """The fills that are compared, by name: those asked for, or up to three that can be used, fills without random numbers first."""
+    """The fills that are compared, by name: those asked for, or up to two that can be used, fills without random numbers first."""
     inputs = session.inputs
     names = [name for name in inputs.fills if name != inputs.same_as_gray]
     candidates = [make_fill(each) for each in (asked or names)]
@@ -394,7 +394,7 @@ def _usable(session: Session, asked: Sequence[str | Fill]) -> dict[str, Fill]:
                 raise
             continue
         found[fill.title()] = fill
-    return dict(list(found.items())[: None if asked else 3])
+    return dict(list(found.items())[: None if asked else 2])
 
 
 def _fill_lines(
