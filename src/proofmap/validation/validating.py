@@ -165,9 +165,7 @@ def expected_passes(
     one = sum(game.passes(count) for game in all_labels)
     steps = len(LADDER) + (len(DETAIL) if classifier.inputs.has_neighbours else -2)
     maps = methods + steps + 1 + len(BLIND) + 1 + 2
-    total: int = images * (
-        maps * each + (methods + len(BLIND) + 1) * one + methods * labels * points + 40
-    )
+    total: int = images * (maps * each + (methods + len(BLIND) + 1) * one + methods * labels * points + 40)
     return total
 
 
