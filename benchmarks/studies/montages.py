@@ -101,12 +101,13 @@ def main() -> None:
     ]
     told = {
         "title": "A mask for each of two photos in one picture",
+        "asked": "Is a label proved by its own mask, and not by the other label's?",
         "command": f"python benchmarks/studies/montages.py data --model {asked.model.partition('@')[0]} --pictures {asked.pictures}",
         "seed": asked.seed,
         "seconds": round(time.perf_counter() - began, 1),
         "f": found.f.tolist(),
         "labels": pairs[::2].tolist(),
-        "numbers": rows,
+        "rows": rows,
         "values": {
             r.name: {k: [round(x, 5) for x in v.tolist()] for k, v in r.values.items()} for r in found.results
         },
