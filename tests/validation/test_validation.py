@@ -291,6 +291,25 @@ def test_mistakes(options: dict[str, Any], message: str) -> None:
         pm.validate(NET, **{"images": IMAGES, **options})
 
 
+@pytest.mark.parametrize(
+    "shares, advice",
+    [
+        ([(0.9, 0.8, 1.0), (0.95, 0.9, 1.0)], "keep the fill gray: no other"),
+        ([(0.6, 0.5, 0.7), (0.95, 0.9, 1.0)], "judge with the fill blur: blur gets .95 [.90, 1.00] of"),
+        ([(0.6, 0.5, 0.7)], ""),
+    ],
+)
+def test_the_fill_that_finds_surely_more_blind_spots_is_recommended(
+    shares: list[tuple[float, float, float]], advice: str
+) -> None:
+    lines = [
+        Measured("fills and blind spots", name, "all", *share, 20)
+        for name, share in zip(("gray", "blur"), shares, strict=False)
+    ]
+    found = Validation(tuple(lines), {})
+    assert found.fill_advice().startswith(advice) and bool(found.fill_advice()) is bool(advice)
+
+
 def test_a_file_that_is_no_validation(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("{}")
     with pytest.raises(InputError, match="not the JSON file of a validation"):

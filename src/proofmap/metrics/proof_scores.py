@@ -124,7 +124,7 @@ class Completeness(WorstOfLabels):
 
 @METRICS.register
 class Soundness(WorstOfLabels):
-    """The smallest beta(x, a) = min(max(f, e2) / AUC, 1) of an image's labels."""
+    """The smallest beta(x, a) = min(max(f, e2) / AUC, 1) of an image's labels. Alone it does not order maps: a map that proves nothing is sound."""
 
     name = "soundness"
     kind = "soundness"

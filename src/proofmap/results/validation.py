@@ -169,6 +169,18 @@ class Validation(Tables):
         found = sorted(self.tested, key=lambda name: order.index(self.verdict(name)))
         return [self.sentence(name) for name in found]
 
+    def fill_advice(self) -> str:
+        """Which fill to judge with on this net, and why: the first one, unless another gets more blind spots right and their intervals are apart.
+        Empty if fills were not compared."""
+        found = [x for x in self.lines if x.test == "fills and blind spots" and not math.isnan(x.low)]
+        if len(found) < 2:
+            return ""
+        usual, best = found[0], max(found, key=lambda x: x.value)
+        shares = f"{best.of} gets {best} of the blind spots right, and {usual.of} {usual}"
+        if best.low > usual.high:
+            return f"judge with the fill {best.of}: {shares}."
+        return f"keep the fill {usual.of}: no other gets surely more blind spots right ({usual.of} {usual}; best {best.of} {best})."
+
     def tables(self) -> list[Cells]:
         """Metrics; methods; fills; agreement of metrics. Tables without rows are left out."""
         made = [self._metrics(), self._methods(), self._fills(), self._agreement()]
@@ -219,14 +231,19 @@ class Validation(Tables):
 
     def footer(self) -> list[str]:
         untested = [f"not tested: {name} ({reason})" for name, reason in self.metrics.items() if reason]
-        return [*self.sentences(), *untested]
+        return [*self.sentences(), *filter(None, [self.fill_advice()]), *untested]
 
     def records(self) -> list[dict[str, object]]:
         return [asdict(line) for line in self.lines]
 
     def record(self) -> dict[str, object]:
         verdicts = {name: {"verdict": self.verdict(name), "share": self.short(name)} for name in self.tested}
-        return {**asdict(self), "verdicts": verdicts, "sentences": self.sentences()}
+        return {
+            **asdict(self),
+            "verdicts": verdicts,
+            "sentences": self.sentences(),
+            "fill": self.fill_advice(),
+        }
 
     @classmethod
     def load(cls, path: str | Path) -> Validation:
