@@ -105,6 +105,16 @@ def test_the_worst_fill_counts(base: pm.Evaluation, order: Sequence[str]) -> Non
     assert both.grade == "is" and both.headline.endswith("both complete and sound (fill gray)")
 
 
+def test_the_headline_begins_with_the_method_that_fully_proves_most(base: pm.Evaluation) -> None:
+    """Both pass the bar on average; the second row of the table fails on fewer images."""
+    n = 5
+    values = {**good(n), "gradient-x-input": good(n)["gradient"]}
+    values["gradient"] = ([0.7, *[0.95] * 4], around(0.99, n, 0.01), around(0.99, n, 0.01))
+    found = verdict(made(base, n, values))
+    assert found.headline.startswith("gradient-x-input fully proves 5 of 5 images, gradient 4; random none. ")
+    assert found.methods == ("gradient-x-input", "gradient")
+
+
 @pytest.mark.parametrize("order", [("gray", "blur"), ("blur", "gray")])
 def test_every_fill_must_pass_an_audit_and_one_may_be_chosen(
     base: pm.Evaluation, order: Sequence[str]
