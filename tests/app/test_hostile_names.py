@@ -47,7 +47,7 @@ def served() -> Iterator[Served]:
     choices = found.server.choices
     choices.own = {METHOD: make_method("gradient")}
     assert METHOD in [method["name"] for method in choices.methods_about]
-    choices.usual_method = METHOD  # the page begins with it
+    choices.usual_methods = (METHOD,)  # the page begins with it
     yield found
     found.stop()
 
@@ -96,6 +96,7 @@ def test_hostile_names_are_shown_and_nothing_else_to_the_end(
     page.wait_for_function("(n) => document.querySelectorAll('.cell').length >= n", arg=3)
     wait_done(page)
     page.locator("#share").press("ArrowRight")
+    page.locator("#tab-paint").click()
     page.locator("#canvas").click()
     page.locator("#painted-share").filter(has_not_text="0 %").wait_for()
     check(page)
@@ -104,7 +105,8 @@ def test_hostile_names_are_shown_and_nothing_else_to_the_end(
     page.reload()
     wait_done(page)
     check(page)
-    assert not set("\n\r\x1b\u202e") & set(page.inner_text("#command"))
+    assert not set("\n\r\x1b\u202e") & set(page.locator("#command").text_content())
+    page.locator("#saving summary").click()
 
     with page.expect_download() as download:
         page.locator("#files a[href$='page.html']").click()
