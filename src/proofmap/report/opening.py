@@ -27,9 +27,9 @@ def opening(
     own = [k for k, r in enumerate(results) if not r.one_map and role_of(r, results) == "method"]
     if not own:
         return None
-    best = next(
-        (k for k in own if results[k].name in named), max(own, key=lambda k: fully_proved(results[k])[0])
-    )
+    by_name = {results[k].name: k for k in own}
+    first = next((by_name[name] for name in named if name in by_name), None)
+    best = max(own, key=lambda k: fully_proved(results[k])[0]) if first is None else first
     found = [
         (
             facts["strength"] == "strong" and facts["proof"] - facts["belief"] >= TRIFLE,
