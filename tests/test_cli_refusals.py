@@ -193,7 +193,7 @@ def test_an_empty_place_to_write_to_is_not_the_current_folder(
 
 
 def test_all_commands_that_write_are_asked() -> None:
-    assert len(_writing()) == 9
+    assert len(_writing()) == 10
 
 
 def _files(folder: Path) -> dict[Path, int]:

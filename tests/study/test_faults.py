@@ -67,7 +67,7 @@ def test_a_file_of_maps_left_half_written_is_removed(
     study: Study,
     folder: Path,
 ) -> None:
-    half = folder / "maps" / ".abc.safetensors.part77.safetensors"
+    half = folder / "maps" / ".abc.safetensors.part999999999.safetensors"  # no such process
     half.write_bytes(b"half")
     assert run_study(study, folder).units == 0
     assert not half.exists() and verify_run(folder) == []

@@ -103,5 +103,5 @@ def _all_rule(shown: int, n: int, item: str, positions: str) -> str:
     if shown == 0:
         return f"No {item} is shown in full; the {positions} of all {n} were left out."
     if shown == n:
-        return f"Every {item} is shown in full." if n > 1 else f"The {item} is shown in full."
+        return f"Every {item} is shown with its maps." if n > 1 else f"The {item} is shown with its maps."
     return f"Shown in full: the {shown} of {counted(n, item)} whose {positions} and maps were kept."

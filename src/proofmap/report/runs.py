@@ -16,6 +16,7 @@ from proofmap.report.html import write_report
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.sharing import shared
 from proofmap.results.validation import Validation
+from proofmap.study.sanity import sanity_notes
 from proofmap.study.stored_run import Run
 
 VALIDATION = "validation.json"
@@ -95,12 +96,13 @@ def _judged_by_all(numbers: Evaluation) -> list[int] | None:
 
 
 def _report(run: Run, evaluation: Evaluation, choice: Choice, path: Path, title: str) -> Path:
+    sane = sanity_notes(run.manifest.sanity)[:1] if run.manifest.sanity else []  # numbers, and no warning
     return write_report(
         evaluation,
         path,
         command=run.manifest.commands[-1] if run.manifest.commands else "",
-        provenance=run_provenance(run),
-        warnings=run.notes(),
+        provenance={**run_provenance(run), "sanity": " ".join(sane)},
+        warnings=[note for note in run.notes() if note not in sane],
         stored=str(run.manifest.study.get("maps", "")),
         failures=[(f"{f.method} on {f.image}" if f.method else f.image, f.reason) for f in run.failures()],
         banner=_banner(run),

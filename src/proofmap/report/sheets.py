@@ -32,8 +32,9 @@ _NOTES = (
     "In colour: the first {positions} of a map, up to where the net says the label as strongly as for the whole {noun}, or, where a cut at the "
     "peak is noted, up to the peak. {lines}Curve: what the net says, from 0 to 100 %, as {positions} are shown, best first; dotted: the belief; "
     "orange: more than the belief.",
-    "Belief: for the whole {noun}. Proof: the mean of the curve. Peak: its largest value. A proof is within 80 and 125 % of the belief, on "
-    "average and steadily.",
+    "Belief: for the whole {noun}. Proof: the mean of the curve. Peak: its largest value. Green: a proof, its mean is 80 to 125 % of the "
+    "belief and its curve stays near the belief. Amber: the mean is right, so scores count it as proved, but the curve overshoots on its way. "
+    "Trifle: belief and peak are below 5 %.",
 )
 _LINES = "Thin lines: a half and a quarter of them. "
 MOST_IMAGES, MOST_LABELS = 50, 8

@@ -147,13 +147,6 @@ def given_by_fill(result: MethodResult) -> Tensor:
     return found & (curves.labels.cpu() != NO_LABEL)
 
 
-def fill_words(result: MethodResult, index: int, place: int) -> str:
-    """A note such as ``gray alone: f = .98`` if the fill alone gives the label at ``place`` of image ``index``; otherwise empty."""
-    if not bool(given_by_fill(result)[index, place]):
-        return ""
-    return f"{_fill(result)} alone: f = {number(float(f_of_fill(result.insertion)[index, place]))}"
-
-
 def is_marked(evaluation: Evaluation, score: Score) -> bool:
     """Whether tables mark a score: it is completeness, soundness or best effort, and the fill of its curves gives a label on some image."""
     drawn = evaluation.results[0].curve_settings.get("fill")
