@@ -83,10 +83,10 @@ def test_the_sheet_says_it_below_the_label(gray_is_dark: pm.Proof, monkeypatch: 
     drawn: list[str] = []
     sheet = sheets.sheet
 
-    def read(title: str, sections: list[sheets.SheetSection], notes: list[str], side: int) -> object:
+    def read(title: str, sections: list[sheets.SheetSection], notes: list[str], *how: int | None) -> object:
         drawn.extend(text.text for part in sections for cell in part.cells for text in cell.lines)
         drawn.extend(notes)
-        return sheet(title, sections, notes, side)
+        return sheet(title, sections, notes, *how)
 
     monkeypatch.setattr(sheets, "sheet", read)
     several = replace(gray_is_dark.evaluation, results=gray_is_dark.evaluation.results * 2)

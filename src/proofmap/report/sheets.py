@@ -25,7 +25,7 @@ from proofmap.results.records import MethodResult
 
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
-SIDE, _GAP, _COLUMNS = 340, 24, 3
+SIDE, _COMPARED, _GAP, _COLUMNS = 340, 240, 24, 3
 _TITLE, _PLAIN, _SMALL = 34, 27, 22
 """Sizes of letters. A sheet of three columns is 1,116 pixels wide."""
 _NOTES = (
@@ -69,10 +69,14 @@ class SheetSection:
 
 
 def sheet(
-    title: str, sections: Sequence[SheetSection], notes: Sequence[str] = (), side: int = SIDE
+    title: str,
+    sections: Sequence[SheetSection],
+    notes: Sequence[str] = (),
+    side: int = SIDE,
+    columns: int | None = None,
 ) -> Image.Image:
-    """The picture of a sheet. The longer side of each picture is ``side`` pixels."""
-    columns = columns_of(max(len(section.cells) for section in sections))
+    """The picture of a sheet. The longer side of each picture is ``side`` pixels. By default, :func:`columns_of` gives the number of columns."""
+    columns = columns or columns_of(max(len(section.cells) for section in sections))
     room = columns * (side + _GAP) - _GAP
     parts = [_written(title, _TITLE, INK, room)]
     for section in sections:
@@ -171,7 +175,9 @@ def proof_cell(evaluation: Evaluation, result: MethodResult, index: int, place: 
     heat, curves = evaluation.map_of(result, index, place), result.insertion
     shares = (curves.counts.double() / curves.positions).numpy()
     colour = STRENGTHS[shape.word] or SOFT
-    numbers = shape.numbers.replace(" →", ",").split(" · ")  # the letters have no arrow
+    numbers = (  # the letters have no arrow
+        shape.numbers.replace(" →", ",").split(" · ") if side >= SIDE else re.split(" [→·] ", shape.numbers)
+    )
     lines = [*map(SheetText, numbers), SheetText(shape.verdict, colour)]
     if shape.empty_words:
         lines.append(SheetText(shape.empty_words, STRENGTHS["strong"]))
@@ -194,6 +200,9 @@ def explained_sheet(evaluation: Evaluation, index: int, crop: str = "") -> Image
     seen = photo(evaluation.image_of(index), inputs)
     first = SheetCell(f"the {inputs.singular}", seen)
     sections, several = list[SheetSection](), len(evaluation.results) > 1
+    columns = None
+    if several and len(places) > _COLUMNS:  # a row for each method: a sheet of seven methods is not ten thousand pixels tall
+        side, columns = side * _COMPARED // SIDE, len(places)
     for result in evaluation.results:
         cells = [proof_cell(evaluation, result, index, place, side) for place in places]
         about = [result.name] * several + ["one map for all labels"] * result.label_free
@@ -208,7 +217,7 @@ def explained_sheet(evaluation: Evaluation, index: int, crop: str = "") -> Image
     by = "each method" if several else evaluation.results[0].name
     title = f"{evaluation.image_names[index]}: what does {by} prove?"
     notes = [*filter(None, [crop, inputs.view_words]), *sheet_notes(evaluation, index)]
-    return sheet(title, sections, notes, side)
+    return sheet(title, sections, notes, side, columns)
 
 
 def sheet_notes(evaluation: Evaluation, index: int) -> list[str]:
