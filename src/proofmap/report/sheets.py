@@ -201,7 +201,9 @@ def explained_sheet(evaluation: Evaluation, index: int, crop: str = "") -> Image
     first = SheetCell(f"the {inputs.singular}", seen)
     sections, several = list[SheetSection](), len(evaluation.results) > 1
     columns = None
-    if several and len(places) > _COLUMNS:  # a row for each method: a sheet of seven methods is not ten thousand pixels tall
+    if (
+        several and len(places) > _COLUMNS
+    ):  # a row for each method: a sheet of seven methods is not ten thousand pixels tall
         side, columns = side * _COMPARED // SIDE, len(places)
     for result in evaluation.results:
         cells = [proof_cell(evaluation, result, index, place, side) for place in places]
