@@ -200,11 +200,9 @@ def explained_sheet(evaluation: Evaluation, index: int, crop: str = "") -> Image
     seen = photo(evaluation.image_of(index), inputs)
     first = SheetCell(f"the {inputs.singular}", seen)
     sections, several = list[SheetSection](), len(evaluation.results) > 1
-    columns = None
-    if (
-        several and len(places) > _COLUMNS
-    ):  # a row for each method: a sheet of seven methods is not ten thousand pixels tall
-        side, columns = side * _COMPARED // SIDE, len(places)
+    side, columns = (
+        (side * _COMPARED // SIDE, len(places)) if several and len(places) > _COLUMNS else (side, None)
+    )
     for result in evaluation.results:
         cells = [proof_cell(evaluation, result, index, place, side) for place in places]
         about = [result.name] * several + ["one map for all labels"] * result.label_free

@@ -159,8 +159,8 @@ def _verdict(evaluation: Evaluation) -> Verdict:
         )
     context.append(f"The bar, {number(BAR)}, is our choice; read the numbers too.")
     own = [r for r in whole if role_of(r, results) == "method"] or whole
-    passing = [r for r in own if all(s.value >= BAR for s in _counted_scores(r))]
-    passing.sort(key=lambda r: fully_proved(r)[0], reverse=True)
+    reaching = (r for r in own if all(s.value >= BAR for s in _counted_scores(r)))
+    passing = sorted(reaching, key=lambda r: fully_proved(r)[0], reverse=True)
     few = f"{counted(images, noun)} {'counts' if images == 1 else 'count'}; a plain verdict needs {ENOUGH}."
     if not passing:
         best = max(own, key=lambda r: fully_proved(r)[0])
