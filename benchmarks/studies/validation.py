@@ -40,23 +40,17 @@ LEFT_OUT = {
 DEFAULTS = [metric.name for metric in pm.default_metrics()]
 STEPS = ("ladder", "blind spots", "detail", "agreement")
 """Tests whose single steps are recorded for the default metrics alone."""
+_OF_PICTURES = [
+    "belief-mask:compile=false",
+    "grad-cam",
+    "gradient-x-input",
+    "smooth-grad",
+    "occlusion",
+    "random",
+]
 METHODS = {
-    "photos": [
-        "belief-mask:compile=false",
-        "grad-cam",
-        "gradient-x-input",
-        "smooth-grad",
-        "occlusion",
-        "random",
-    ],
-    "cifar10": [
-        "belief-mask:compile=false",
-        "grad-cam",
-        "gradient-x-input",
-        "smooth-grad",
-        "occlusion",
-        "random",
-    ],
+    "photos": _OF_PICTURES,
+    "cifar10": _OF_PICTURES,
     "table": ["belief-order", "gradient-x-input", "kernel-shap", "random"],
     "text": ["belief-order", "greedy-insertion", "kernel-shap", "random"],
 }
